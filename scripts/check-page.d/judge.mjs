@@ -75,6 +75,9 @@ if (hasTimeline) {
   }
 }
 
+const boundless = await page.evaluate(() => Array.from(document.querySelectorAll('[data-path]')).filter((one) => one.textContent.startsWith('~') && !one.title).map((one) => one.dataset.path));
+expect(boundless.length === 0, `figures with ~ that do not say their bounds: ${boundless.slice(0, 5)}`);
+
 // Each text is one of the report or of the terminal.
 const texts = await page.evaluate(() => Array.from(document.querySelectorAll('[data-text]'), (one) => one.textContent));
 faults.push(...text(texts, report, screen));
@@ -120,6 +123,43 @@ if (hasTimeline && means.length >= 2 && most > 0) {
   const bars = await page.evaluate(() => Array.from(document.querySelectorAll('#steps .plot g'), (bar) => Array.from(bar.querySelectorAll('rect'), (one) => Number(one.getAttribute('height')))));
   const isDrawn = (mean, at) => (mean > most ? bars[at]?.length === 2 : Math.abs((bars[at]?.[0] ?? 0) - Math.max(1, (mean / most) * 100)) < 0.01);
   expect(means.every(isDrawn), 'the plot of the steps is not scaled to those after the warm-up');
+}
+
+// A lower bound of a throughput is shown where it says something, as on the terminal.
+if (hasTimeline) {
+  const paths = new Set(shown.map((one) => one.path));
+  report.transfers.forEach(({ gbps, gbps_is_known: isKnown }, index) => {
+    const isBounded = gbps !== null && !isKnown && 2 * gbps.lo >= gbps.value && gbps.lo >= 0.1;
+    expect(paths.has(`transfers.${index}.gbps.lo`) === isBounded, `transfers.${index}: ${JSON.stringify(gbps)} ${isBounded ? 'lacks' : 'has'} its lower bound`);
+  });
+}
+
+// The places of a cause can be told apart, and what is in none of them is said.
+const causes = await page.evaluate(() => Array.from(document.querySelectorAll('.cause'), (one) => ({ path: one.querySelector('[data-path]').dataset.path, text: one.textContent, places: Array.from(one.querySelectorAll('tbody tr'), (row) => Array.from(row.children).slice(2).map((cell) => cell.textContent).join(' | ')) })));
+for (const { path, text, places } of causes) {
+  const { cause, total_ns: total } = report.idle.by_cause[Number(path.split('.')[2])];
+  const listed = report.idle.sites.filter((site) => site.cause === cause).reduce((sum, site) => sum + site.total_ns.value, 0);
+  expect(cause === 'undecided' || text.includes('not among the') === listed < total.value, `the places of ${cause} have ${listed} ns of ${total.value}: ${text.slice(-120)}`);
+  const twice = places.find((place, at) => places.indexOf(place) !== at);
+  expect(twice === undefined, `places of ${cause} that look alike: ${twice}`);
+}
+
+// Steps say whose they are where there are several processes, and where the host's part of a long one is.
+if (hasTimeline && report.steps.count > 0) {
+  const { rank, pid, timed_on: timedOn, outliers } = report.steps;
+  const said = await page.evaluate(() => document.querySelector('#steps').textContent);
+  expect(report.processes.length < 2 || said.includes(rank === null ? `of process ${pid}` : `of rank ${rank}`), `the steps do not say whose they are: ${said.slice(0, 200)}`);
+  const both = outliers.length > 0 && timedOn === 'gpu' && `--step ${outliers[0].step}..${outliers[0].step + 1}`;
+  expect(!both || said.includes(both), `the long steps do not name ${both}`);
+}
+
+// The plot of memory says that its height is of one kind, and ends with the run.
+const axis = await page.evaluate(() => document.querySelector('#memory .axis')?.textContent ?? null);
+if (axis !== null) {
+  expect(axis.includes('each kind by itself'), `the axis of memory is ${axis}`);
+  const { from_ns: from, bucket_ns: bucket } = report.memory.timeline;
+  const end = await page.evaluate(() => Number(document.querySelector('#memory .plot svg').getAttribute('viewBox').split(' ')[2]));
+  expect(from + (end - 1) * bucket > report.wall_ns || from + end * bucket <= report.wall_ns * (1 + 1e-9), `memory is drawn until ${from + end * bucket} of ${report.wall_ns}`);
 }
 
 // Where no verdict is safe, nothing is said to be fine.
@@ -245,7 +285,50 @@ async function timeline() {
   expect((await length()) < whole * 0.4, 'a drag on the axis does not zoom');
   await canvas.focus();
   await page.keyboard.press('0');
+  await lastSteps();
+  await lateOperation();
   await search(whole, length);
+}
+
+/** The last step of a process has no length, and is not drawn beyond what the process did. */
+async function lastSteps() {
+  const said = await page.evaluate(() => {
+    const { timeline } = window.gpuspy;
+    const { lanes } = timeline.scene;
+    return lanes.flatMap((lane, index) => {
+      if (lane.kind !== 'steps') return [];
+      const did = lanes.filter((one) => one.process === lane.process && (one.kind === 'stream' || one.kind === 'calls'));
+      timeline.choose(index, lane.order.length - 1);
+      return [{ drawn: lane.reach.at(-1), ended: Math.max(...did.map((one) => one.reach.at(-1))), text: document.querySelector('.detail').textContent }];
+    });
+  });
+  for (const { drawn, ended, text } of said) {
+    expect(drawn <= ended, `the last step is drawn until ${drawn}, and its process did nothing after ${ended}`);
+    expect(text.includes('no step follows'), `of the last step is said ${text}`);
+  }
+}
+
+/** What begins long after its call and after what its stream had before it waited for something else. */
+async function lateOperation() {
+  const said = await page.evaluate(() => {
+    const { timeline, data } = window.gpuspy;
+    const { operations, calls } = data;
+    if (!operations.each) return null;
+    let [most, found] = [20_000, null];
+    timeline.scene.lanes.forEach((lane, index) => {
+      if (lane.kind !== 'stream') return;
+      lane.order.forEach((at, position) => {
+        const call = operations.each.call()[at];
+        const before = position > 0 ? operations.end[lane.order[position - 1]] : 0;
+        const late = call < 0 ? 0 : operations.each.startLo()[at] - Math.max(calls.end[call], before);
+        if (late > most) [most, found] = [late, [index, position]];
+      });
+    });
+    if (!found) return null;
+    timeline.choose(...found);
+    return [most, document.querySelector('.detail').textContent];
+  });
+  expect(said === null || said[1].includes('for work of another stream, or for its start'), `an operation that began ${said?.[0]} ns late waited: ${said?.[1]}`);
 }
 
 /** A search finds a kernel, and what is shown of it is what `--operations` says. */
@@ -256,6 +339,9 @@ async function search(whole, length) {
   const wanted = await page.evaluate(() => JSON.parse(document.getElementById('data-timeline').textContent).names.operations.find((one) => one.short)?.short);
   if (!wanted) return;
   await page.keyboard.type(wanted.slice(0, 12));
+  const said = await page.evaluate(() => document.querySelector('.timeline [role="status"]').textContent);
+  const hasBins = await page.evaluate(() => window.gpuspy.data.operations.binNs !== null);
+  expect(/of [\d\s]+ bins? mostly or often with it/.test(said) === hasBins, `${hasBins ? 'bins' : 'slices'} are counted as ${said}`);
   await page.keyboard.press('Enter');
   expect((await length()) <= whole, 'Enter in the search does not show what it found');
   const detail = await page.evaluate(() => {
@@ -274,16 +360,38 @@ async function search(whole, length) {
     expect(line?.duration_ns.value === detail.duration, `operation ${detail.correlation} took ${line?.duration_ns.value}, not ${detail.duration}`);
   }
   await page.locator('input[aria-label="search the timeline"]').fill('');
-  const gap = page.locator('.cause .gaps button').first();
-  if ((await gap.count()) > 0 && (await page.evaluate(() => window.gpuspy.data.operations.each !== null))) {
-    await gap.click();
-    const said = await page.evaluate(() => document.querySelector('.detail')?.textContent ?? '');
+  if (await page.evaluate(() => window.gpuspy.data.operations.each !== null)) await gaps();
+}
+
+/** Each of the longest gaps leads to the operation that ended it, on whatever stream, and to the whole gap. */
+async function gaps() {
+  for (const gap of await page.locator('.cause .gaps li').all()) {
+    const length = report.gaps.largest[Number((await gap.locator('[data-path$=".duration_ns"]').getAttribute('data-path')).split('.')[2])].duration_ns.value;
+    await gap.locator('button').click();
+    if ((await gap.locator('button').count()) === 0) continue;
+    const { said, after, from, to } = await page.evaluate(() => ({
+      said: document.querySelector('.detail')?.textContent ?? '',
+      after: Number(document.querySelector('.detail [data-key="start_ns"]')?.dataset.ns),
+      ...window.gpuspy.timeline.state,
+    }));
     expect(said.includes('longest gaps of the GPU'), 'a gap does not lead to the operation that ended it');
+    expect(from <= after - length && after <= to, `a gap of ${length} ns before ${after} shows ${from} to ${to}`);
   }
 }
 
 /** Tables sort and filter. */
 async function tables() {
+  await sortedByText();
+  if (report.processes.length > 1) {
+    const filter = page.locator('header input');
+    const { pid } = report.processes.at(-1);
+    if ((await filter.count()) > 0) {
+      await filter.fill(`${pid}`);
+      const rows = await page.evaluate(() => Array.from(document.querySelectorAll('header tbody tr'), (row) => row.textContent));
+      expect(rows.length > 0 && rows.length < report.processes.length, `${rows.length} processes have the id ${pid}`);
+      await filter.fill('');
+    }
+  }
   if (report.kernels.length < 2) return;
   const column = () => page.evaluate(() => Array.from(document.querySelectorAll('#kernels [data-path$=".count"]'), (one) => Number(one.textContent.replace(/\D/g, ''))));
   await page.locator('#kernels th button', { hasText: 'launches' }).click();
@@ -297,6 +405,26 @@ async function tables() {
   await filter.fill('no such kernel');
   expect((await column()).length === 0, 'the filter leaves rows that do not match');
   await filter.fill('');
+}
+
+/** A column of text is sorted by that text. */
+async function sortedByText() {
+  const wrong = await page.evaluate(() => {
+    const found = [];
+    for (const table of document.querySelectorAll('table')) {
+      table.querySelectorAll('th:not(.right) button').forEach((button) => {
+        const column = Array.from(button.closest('tr').children).indexOf(button.parentElement);
+        button.click();
+        const shown = Array.from(table.querySelectorAll('tbody tr'), (row) => row.children[column].textContent.toLowerCase());
+        // Ids and rates are numbers.
+        if (shown.some((one) => /^[>~]*\d/.test(one))) return;
+        const [up, down] = [1, -1].map((sign) => shown.every((one, at) => at === 0 || (shown[at - 1] < one ? sign : shown[at - 1] > one ? -sign : 0) >= 0));
+        if (!up && !down) found.push(`${table.textContent.slice(0, 20)}: ${button.textContent}`);
+      });
+    }
+    return found;
+  });
+  expect(wrong.length === 0, `columns that are not sorted by their text: ${wrong.join(', ')}`);
 }
 
 /** Tables have their headings also on paper. */

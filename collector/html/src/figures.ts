@@ -17,7 +17,12 @@ const formats: Record<As, (value: number) => string> = {
 
 /** Whether an interval is wider than a fifth of the value, so that the value alone would be misleading. */
 function isWide({ value, lo, hi }: Estimate): boolean {
-  return (hi - lo) * 5 > value;
+  return hi === null || (hi - lo) * 5 > value;
+}
+
+/** The bounds of an estimate in words; none where it is exact. */
+function between({ lo, hi }: Estimate, written: (n: number) => string): string | undefined {
+  return lo === hi ? undefined : `between ${written(lo)} and ${hi === null ? 'any' : written(hi)}`;
 }
 
 /** The report's number at a path. An estimate with a wide interval is marked with `~`; its title has the interval. */
@@ -27,10 +32,8 @@ export function figure(path: string, as: As): HTMLElement {
   if (isEstimate(found)) {
     const estimate = found as unknown as Estimate;
     if (estimate.value === null) return none();
-    const { value, lo, hi } = estimate;
-    const wide = hi === null || isWide(estimate) ? '~' : '';
-    const title = lo === hi ? undefined : `between ${written(lo)} and ${hi === null ? 'any' : written(hi)}`;
-    return h('span', { class: 'n', 'data-path': path, 'data-as': as, title }, wide + written(value));
+    const wide = isWide(estimate) ? '~' : '';
+    return h('span', { class: 'n', 'data-path': path, 'data-as': as, title: between(estimate, written) }, wide + written(estimate.value));
   }
   if (typeof found !== 'number') return none();
   return h('span', { class: 'n', 'data-path': path, 'data-as': as }, written(found));
@@ -41,8 +44,9 @@ export function share(path: string, of: string): HTMLElement {
   const [part, whole] = [value(path), value(of)];
   if (part === null || whole === null || whole === 0) return none();
   const found = at(path);
-  const wide = isEstimate(found) && isWide(found as unknown as Estimate) ? '~' : '';
-  return h('span', { class: 'n', 'data-path': path, 'data-of': of }, wide + percent(part, whole));
+  const estimate = isEstimate(found) ? (found as unknown as Estimate) : null;
+  const wide = estimate && isWide(estimate) ? '~' : '';
+  return h('span', { class: 'n', 'data-path': path, 'data-of': of, title: estimate ? between(estimate, (n) => percent(n, whole)) : undefined }, wide + percent(part, whole));
 }
 
 /** What shares of `gpu_wall_ns` are called: of several GPUs, that is more than the wall time. */
@@ -55,7 +59,7 @@ export function bounds(path: string, as: As): HTMLElement | null {
   const found = at(path);
   if (!isEstimate(found)) return null;
   const { lo, hi } = found as unknown as Estimate;
-  if (formats[as](lo) === formats[as](hi)) return null;
+  if (hi !== null && formats[as](lo) === formats[as](hi)) return null;
   return h('span', { class: 'dim' }, figure(`${path}.lo`, as), ' .. ', figure(`${path}.hi`, as));
 }
 

@@ -7,7 +7,8 @@ import { cut, plain } from './dom';
 export interface Estimate {
   value: number;
   lo: number;
-  hi: number;
+  /** Null: it may be any. */
+  hi: number | null;
   kind: string;
 }
 

@@ -16,7 +16,7 @@ export interface Column {
   of?: string;
   /** A column of something else. */
   cell?: (path: string) => Child;
-  /** What it sorts by, if not by the number. */
+  /** What it sorts by, if not by the number or the text that is shown. */
   by?: (path: string) => number | string;
   /** A bar behind the number shows its part of the largest. */
   bar?: boolean;
@@ -81,7 +81,7 @@ export function table(options: Options): HTMLElement {
   function key(path: string): number | string {
     const column = columns[sorted];
     if (!column) return 0;
-    return column.by?.(path) ?? (column.key === undefined ? options.text(path).toLowerCase() : (number(column, path) ?? -1));
+    return column.by?.(path) ?? (column.key === undefined ? cell(column, sorted, path).textContent.toLowerCase() : (number(column, path) ?? -1));
   }
 
   function draw(): void {

@@ -30,7 +30,7 @@ pub struct Cost {
     /// The poller thread.
     pub poller: f64,
     /// How much timing slowed the work besides: events take GPU time, and the poller holds locks that launches wait
-    /// for. `None` if too few windows and pauses can be compared.
+    /// for. `None` if too few windows and pauses can be compared, or if they differ no more than launches vary.
     pub events: Option<f64>,
 }
 
@@ -63,11 +63,8 @@ impl Overhead {
         }
         let percent = |ns: u64| 100.0 * ns as f64 / self.wall_ns as f64;
         let (timed, all) = duty.time();
-        // Launches are slower while they are timed. No event makes one faster, so a negative slowdown is only the
-        // variation of launches and counts as 0.
-        let events = duty.slowdown().filter(|_| all > 0);
-        let events =
-            events.map(|slower| 100.0 * slower.value / (1.0 + slower.value) * timed as f64 / all as f64);
+        let events = duty.longer().filter(|_| all > 0);
+        let events = events.map(|longer| 100.0 * longer * timed as f64 / all as f64);
         Some(Cost { hooks: percent(self.agent_ns), poller: percent(self.poller_ns), events })
     }
 }

@@ -40,6 +40,7 @@ use super::windows::{Duty, Windows};
 use super::{Damage, Input};
 use crate::ahead::beside;
 use crate::model::Event;
+use crate::model::job::Job;
 use crate::model::period::Period;
 use crate::trace::record::{Names, Record, Status};
 use std::collections::BTreeMap;
@@ -138,7 +139,8 @@ where
     watch.end(ended);
     tables.devices.retain(|device| filter.is_of_device(device.id));
     tables.overhead = status.map(|status| Overhead::of(status, clocks.earliest));
-    tables.steps.found_by(clocks.steps.source.clone(), thread_id(status, steps_of));
+    tables.steps.found_by(clocks.steps.source.clone());
+    tables.steps.are_of([pid, Job::of(names).rank], thread_id(status, steps_of));
     let is_whole = !start.period.is_span() && damage == Damage::default() && tables.coverage.dropped() == 0;
     let listed = match () {
         () if is_whole && filter.is_everything() => Listed::All,

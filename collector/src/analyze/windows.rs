@@ -13,7 +13,7 @@
 //! a busy machine other programs interrupt long pauses more often than short windows, which moves the median and not
 //! the mean. An event makes no GPU faster, so a negative value is reported as 0. If several threads launch at once,
 //! the time in hooks is not the host's time, and the estimate is low. With too few comparisons the slowdown is
-//! unknown.
+//! unknown. It counts as a cost only if all of its interval is above 0: else it cannot be told from the variation of launches.
 
 use super::analysis::{Analysis, End, Start};
 use super::extrapolate::student;
@@ -145,12 +145,17 @@ impl Duty {
         self.counted.agent_ns as f64 > percent / 100.0 * self.counted.ns as f64
     }
 
-    /// Returns how much longer launches after the first phase took because of timing, in percent of the time there.
+    /// Returns how much longer launches after the first phase took because of timing, in percent of the time there; `None` if it is not
+    /// certain that they did.
     pub fn slowed_percent(&self) -> Option<f64> {
-        let (slowdown, all) = (self.slowdown()?, self.measured().ns);
-        // The part of the windows' time that they would not have taken as pauses.
-        let longer = slowdown.value / (1.0 + slowdown.value);
+        let (longer, all) = (self.longer()?, self.measured().ns);
         (all > 0).then(|| 100.0 * longer * self.timed.ns as f64 / all as f64)
+    }
+
+    /// Returns the share of the windows' time that they would not have taken as pauses; `None` if it is not certain that there is any.
+    pub fn longer(&self) -> Option<f64> {
+        let slowdown = self.slowdown().filter(|slowdown| slowdown.lo > 0.0)?;
+        Some(slowdown.value / (1.0 + slowdown.value))
     }
 
     /// Returns how much longer launches take while they are timed, less the time in hooks, as a share of what one
@@ -392,6 +397,7 @@ impl<'a> Analysis<'a> for Windows {
 #[cfg(test)]
 mod tests {
     use super::super::analysis::finish_at;
+    use super::super::overhead::Overhead;
     use super::*;
 
     /// Windows and pauses in turn, with what a launch takes in each, and how much of that the hooks take.
@@ -444,6 +450,25 @@ mod tests {
         }
         let found = duty.slowdown().unwrap();
         assert!(found.lo <= 0.0 && found.hi > 0.0 && found.value == 0.0, "{found:?}");
+    }
+
+    /// "Timing slowed the work by 4.9 %" was said of -107.5 % .. 49.8 %.
+    #[test]
+    fn a_slowdown_that_may_be_none_is_no_cost() {
+        let mut noisy = Duty { timed_ns: 1_000_000, ..Duty::default() };
+        (noisy.timed.ns, noisy.counted.ns) = (500_000, 500_000);
+        let mut certain = noisy.clone();
+        for n in 0..50 {
+            let pair = |longer| Longer { without_hooks: longer, whole: longer, ns: 2e6 };
+            noisy.slowdowns.add(pair([0.05, 0.5, -0.4, 0.06, 0.02][n % 5]));
+            certain.slowdowns.add(pair([0.05, 0.06, 0.04, 0.06, 0.02][n % 5]));
+        }
+        let overhead = Overhead { wall_ns: 1_000_000, ..Overhead::default() };
+        let costs = |duty: &Duty| (overhead.cost(duty).unwrap().events, duty.slowed_percent());
+        assert!(noisy.slowdown().is_some_and(|found| found.value > 0.04 && found.lo < 0.0));
+        assert_eq!(costs(&noisy), (None, None));
+        let (events, slowed) = costs(&certain);
+        assert!(events.is_some_and(|events| events > 4.0) && slowed.is_some_and(|slowed| slowed > 2.0));
     }
 
     #[test]

@@ -293,6 +293,21 @@ fn an_empty_section_says_so() {
     }
 }
 
+/// "no copy and no memset was made" was said of 600 copies in graphs.
+#[test]
+fn copies_in_graphs_are_copies() {
+    let mut app = App::new();
+    app.push(Body::Graph(Graph { graph: 1, handle: 5, kernels: 0, copies: 3, memsets: 1, others: 0 }));
+    for (kind, count, bytes) in [(NodeKind::Copy, 3, 3 << 20), (NodeKind::Set, 1, 512)] {
+        app.push(Body::GraphNode(GraphNode { graph: 1, kind, kernel: 0, count, bytes, address: 0 }));
+    }
+    let graph = What::Graph { graph: 1, handle: 5, kernels: 0, copies: 3, memsets: 1 };
+    app.timed(GRAPH_LAUNCH, graph, 0, 40_000);
+    let screen = section(&[app.report(None, Damage::default())], &[Section::Transfers]);
+    let said = "none outside of graphs, which ran 3 copies of 3.00 MiB and 1 memset of 512 B";
+    assert!(screen.contains(said), "{screen}");
+}
+
 #[test]
 fn rows_are_limited_and_sorted_as_asked() {
     let names = |sort, top| {

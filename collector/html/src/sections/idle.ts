@@ -2,9 +2,11 @@
 
 import { h, library, name, place, styled } from '../dom';
 import { figure, ofGpuWall, share } from '../figures';
-import { about, at, list, short, text, value } from '../report';
+import { about, at, list, manifest, short, text, value } from '../report';
 import type { Timeline } from '../timeline/view';
+import { duration } from '../units';
 import { section } from './section';
+import { id } from './top';
 
 export function idle(timeline: Timeline): HTMLElement | null {
   const causes = list('idle.by_cause').map((_, index) => `idle.by_cause.${index}`).filter((path) => (value(`${path}.total_ns`) ?? 0) > 0);
@@ -22,7 +24,24 @@ function cause(path: string, most: number, timeline: Timeline): HTMLElement {
     at(`${path}.runnable_ns`) !== null && h('span', {}, '; its thread was running, or waited for a processor, for ', figure(`${path}.runnable_ns`, 'ns'));
   const sites = list('idle.sites').map((_, index) => `idle.sites.${index}`).filter((site) => text(`${site}.cause`) === which);
   const longest = list('gaps.largest').map((_, index) => `gaps.largest.${index}`).filter((gap) => text(`${gap}.causes.0.cause`) === which);
-  return h('details', { class: 'cause' }, head, h('p', { class: 'dim' }, gaps, running), sites.length > 0 && places(sites), longest.length > 0 && gapList(longest, timeline));
+  return h('details', { class: 'cause' }, head, h('p', { class: 'dim' }, gaps, running), sites.length > 0 && places(sites), beyond(path, sites), longest.length > 0 && gapList(longest, timeline));
+}
+
+/** Says how much of a cause is in no place of the list, which has those with most idle time of all causes. */
+function beyond(path: string, sites: string[]): HTMLElement | null {
+  const rest = sites.reduce((left, site) => left - (value(`${site}.total_ns`) ?? 0), value(`${path}.total_ns`) ?? 0);
+  if (rest <= 0 || text(`${path}.cause`) === 'undecided') return null;
+  const all = sites.length === 0 ? 'All of it is in places' : `The rest, ${duration(rest)}, is in other places,`;
+  return h('p', { class: 'dim', 'data-own': true }, `${all} that are not among the ${list('idle.sites').length} with most idle time.`);
+}
+
+/** The rank or the process of a thread, where there are several and one of them has it. */
+function whose(tid: number | null): string {
+  const { processes, threads } = manifest;
+  const [process, ...others] = new Set(threads.filter((one) => one.tid === tid).map((one) => one.process));
+  if (tid === null || processes.length < 2 || process === undefined || others.length > 0) return '';
+  const { rank, pid } = processes[process] as (typeof processes)[number];
+  return rank !== null ? ` of rank ${rank}` : ` of ${pid ?? '?'}`;
 }
 
 function places(sites: string[]): HTMLElement {
@@ -35,10 +54,12 @@ function places(sites: string[]): HTMLElement {
       h('td', { class: 'right' }, figure(`${site}.count`, 'count')),
       h('td', {}, text(`${site}.api`) ? name(text(`${site}.api`) ?? '') : 'outside CUDA'),
       h('td', {}, place(text(`${site}.line`)), ' ', h('span', { class: 'dim' }, name(library(text(`${site}.library`))))),
+      h('td', {}, id(site, 'tid'), h('span', { class: 'dim', 'data-own': true }, whose(value(`${site}.tid`)))),
+      h('td', {}, text(`${site}.range`) && name(text(`${site}.range`) ?? '')),
       h('td', {}, wait && h('span', {}, 'after ', name(wait), ' at ', place(text(`${site}.after_wait_line`)))),
     );
   };
-  const heads = ['total', 'gaps', 'in', 'line', 'owed to'].map((head, index) => h('th', { scope: 'col', class: index < 2 ? 'right' : undefined }, head));
+  const heads = ['total', 'gaps', 'in', 'line', 'thread', 'NVTX range', 'owed to'].map((head, index) => h('th', { scope: 'col', class: index < 2 ? 'right' : undefined }, head));
   return h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'places' }, h('table', {}, h('thead', {}, h('tr', {}, ...heads)), h('tbody', {}, ...sites.map(row))));
 }
 

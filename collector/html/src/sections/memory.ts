@@ -47,8 +47,11 @@ function plot(kinds: string[]): HTMLElement | null {
     return shape;
   });
   const label = `memory by kind over time, at most ${bytes(most)} of a kind`;
-  const picture = svg('svg', { viewBox: `0 0 ${buckets} 100`, preserveAspectRatio: 'none', role: 'img', 'data-own': '', 'aria-label': label }, ...paths);
-  const axis = h('div', { class: 'axis dim', 'data-own': true }, h('span', {}, duration(from)), h('span', {}, `highest ${bytes(most)}`), h('span', {}, duration(from + buckets * bucket)));
+  // The run may end inside of the last bucket.
+  const ended = value('wall_ns') ?? 0;
+  const end = Math.ceil((ended - from) / bucket) === buckets ? ended : from + buckets * bucket;
+  const picture = svg('svg', { viewBox: `0 0 ${(end - from) / bucket} 100`, preserveAspectRatio: 'none', role: 'img', 'data-own': '', 'aria-label': label }, ...paths);
+  const axis = h('div', { class: 'axis dim', 'data-own': true }, h('span', {}, duration(from)), h('span', {}, `each kind by itself; the highest: ${bytes(most)}`), h('span', {}, duration(end)));
   return h('figure', { class: 'plot area' }, picture, axis);
 }
 
@@ -57,7 +60,7 @@ function holders(): HTMLElement | null {
   const of = (path: string, key: string) => text(`${path}.${key}`);
   // Of several processes, what each held at its own peak.
   const several = list('processes').length > 1;
-  const whose = { head: 'process', cell: (path: string) => id(path, 'pid') };
+  const whose = { head: 'process', cell: (path: string) => id(path, 'pid'), by: (path: string) => value(`${path}.pid`) ?? -1 };
   return h(
     'div',
     {},
@@ -65,7 +68,7 @@ function holders(): HTMLElement | null {
     table({
       rows: 'memory.holders',
       caption: 'holders of memory',
-      text: (path) => `${of(path, 'line')} ${of(path, 'api')} ${of(path, 'library')} ${of(path, 'pool')}`,
+      text: (path) => `${of(path, 'line')} ${of(path, 'api')} ${of(path, 'library')} ${of(path, 'pool')} ${of(path, 'range')} ${value(`${path}.pid`)}`,
       columns: [
         { head: 'bytes', key: 'bytes', as: 'bytes', bar: true },
         { head: 'blocks', key: 'blocks' },

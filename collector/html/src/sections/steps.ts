@@ -2,15 +2,19 @@
 
 import { h } from '../dom';
 import { figure, none } from '../figures';
-import { at, list, value } from '../report';
+import { about, at, list, value } from '../report';
 import type { Timeline } from '../timeline/view';
 import { duration } from '../units';
 import { figures, section, svg } from './section';
+import { id } from './top';
+
+/** The most long steps that the report has. */
+const MOST = 10;
 
 export function steps(timeline: Timeline): HTMLElement | null {
   if (!value('steps.count')) return null;
   const shown = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
-  const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided', shown('per_step.undecided_ns')]] : [];
+  const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided, on average', shown('per_step.undecided_ns')]] : [];
   // Where the host runs ahead, its times from call to call say nothing of a single step.
   const lengths: [string, HTMLElement][] =
     at('steps.timed_on') === 'host_ahead'
@@ -20,11 +24,18 @@ export function steps(timeline: Timeline): HTMLElement | null {
   return section(
     'steps',
     'Steps',
-    source[String(at('steps.source'))] ?? null,
-    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy', shown('per_step.busy_ns')], ['GPU idle', shown('per_step.idle_ns')], ...undecided),
+    h('span', {}, source[String(at('steps.source'))] ?? '', whose()),
+    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy, on average', shown('per_step.busy_ns')], ['GPU idle, on average', shown('per_step.idle_ns')], ...undecided),
     plot(),
     outliers(timeline),
   );
+}
+
+/** Says which of several processes these steps are of. */
+function whose(): HTMLElement | null {
+  if (list('processes').length < 2) return null;
+  const key = at('steps.rank') === null ? 'pid' : 'rank';
+  return h('span', {}, key === 'rank' ? ' These are the steps of rank ' : ' These are the steps of process ', id('steps', key), ', which stand for those of the others.');
 }
 
 // The warm-up can take so much longer that all other steps would look alike.
@@ -62,5 +73,13 @@ function outliers(timeline: Timeline): HTMLElement | null {
     };
     return h('li', {}, 'step ', figure(`${path}.step`, 'count'), ' took ', figure(`${path}.duration_ns`, 'ns'), ' ', h('button', { type: 'button', onclick: show }, 'show'));
   };
-  return h('details', {}, h('summary', {}, 'Steps that took much longer'), h('ul', { class: 'gaps' }, ...all.map(row)));
+  const summary = all.length === MOST ? `Steps that took much longer, the longest ${MOST}` : 'Steps that took much longer';
+  return h('details', {}, h('summary', { 'data-own': true }, summary), h('ul', { class: 'gaps' }, ...all.map(row)), both(value('steps.outliers.0.step') ?? 0));
+}
+
+/** Says where to look for what the host did in a step that is timed on the GPU. */
+function both(step: number): HTMLElement | null {
+  if (at('steps.timed_on') !== 'gpu') return null;
+  const command = h('code', {}, `${about.commands.of_part} --step ${step}..${step + 1}`);
+  return h('p', { class: 'dim', 'data-own': true }, 'A step begins on the GPU with its first operation: what the host did before that lies in the step before. Both are in: ', command);
 }

@@ -10,7 +10,7 @@ const of = (path: string, key: string): string => text(`${path}.${key}`) ?? '';
 
 /** The share from which on a line is shown as the one that all comes from, as on the terminal. */
 const WHOLE = 0.995;
-const line: Column = { head: 'line', means: 'the line of the program that most of it comes from, and its share unless that is all', cell: mainLine, by: (path) => of(path, 'line') };
+const line: Column = { head: 'line', means: 'the line of the program that most of it comes from, and its share unless that is all', cell: mainLine };
 /** What times on the host are shares of, and what times on GPUs are. */
 const [wall, gpuWall] = ['wall_ns', 'gpu_wall_ns'];
 
@@ -64,7 +64,7 @@ export function transfers(): HTMLElement | null {
           sorted: 'GPU time',
           text: (path) => `${of(path, 'kind')} ${of(path, 'host_memory')} ${of(path, 'line')}`,
           columns: [
-            { head: 'kind', cell: (path) => h('span', {}, of(path, 'kind'), ' ', h('span', { class: 'dim' }, of(path, 'host_memory') === 'none' ? '' : of(path, 'host_memory'))), by: (path) => of(path, 'kind') },
+            { head: 'kind', cell: (path) => h('span', {}, of(path, 'kind'), ' ', h('span', { class: 'dim' }, of(path, 'host_memory') === 'none' ? '' : of(path, 'host_memory'))) },
             { head: 'bytes', key: 'bytes', as: 'bytes', bar: true },
             { head: 'count', key: 'count' },
             { head: 'GPU time', key: 'total_ns', as: 'ns' },
@@ -77,12 +77,12 @@ export function transfers(): HTMLElement | null {
       );
 }
 
-/** A rate is shown where the GPU time is known well enough, and else its lower bound, as on the terminal. */
+/** A rate is shown where the GPU time is known well enough, and else its lower bound if that is at least half of it, as on the terminal. */
 function rate(path: string): Child {
   if (at(`${path}.gbps`) === null) return '-';
   if (at(`${path}.gbps_is_known`) === true) return figure(`${path}.gbps`, 'number');
-  const least = value(`${path}.gbps.lo`) ?? 0;
-  return least > 0 ? h('span', { title: 'at least' }, '>', figure(`${path}.gbps.lo`, 'number')) : '-';
+  const [best, least] = [value(`${path}.gbps`) ?? 0, value(`${path}.gbps.lo`) ?? 0];
+  return 2 * least >= best && least >= 0.1 ? h('span', { title: 'at least' }, '>', figure(`${path}.gbps.lo`, 'number')) : '-';
 }
 
 export function lines(): HTMLElement | null {
@@ -99,7 +99,7 @@ export function lines(): HTMLElement | null {
           columns: [
             { head: 'line', cell: sourceLine },
             { head: 'GPU time', key: 'gpu_ns', as: 'ns', bar: true },
-            { head: 'idle', means: 'idle gaps that its operations ended', key: 'idle_ns', as: 'ns' },
+            { head: 'idle', means: list('processes').length > 1 ? 'idle gaps that its operations ended; each process counts its own, also while others use the same GPU' : 'idle gaps that its operations ended', key: 'idle_ns', as: 'ns' },
             { head: 'waits', means: 'how long its calls waited for the GPU', key: 'wait_ns', as: 'ns' },
             { head: 'moved', key: 'bytes', as: 'bytes' },
             { head: 'allocated', key: 'allocated_bytes', as: 'bytes' },

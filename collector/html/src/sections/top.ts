@@ -32,16 +32,17 @@ export function head(): HTMLElement {
 /** The processes of a run of several, each with its command and how it ended. */
 function processes(): HTMLElement | null {
   if (list('processes').length < 2) return null;
+  const outcome = (path: string) => about.sentences.outcomes[Number(path.split('.').pop())] ?? '-';
   const rows = table({
     rows: 'processes',
     caption: 'processes',
     first: 16,
-    text: (path) => `${text(`${path}.command`)}`,
+    text: (path) => `${value(`${path}.pid`) ?? ''} ${text(`${path}.command`)} ${outcome(path)}`,
     columns: [
       { head: 'pid', cell: (path) => id(path, 'pid'), by: (path) => value(`${path}.pid`) ?? -1 },
       { head: 'rank', cell: (path) => id(path, 'rank'), by: (path) => value(`${path}.rank`) ?? -1 },
       { head: 'command', cell: (path) => name(text(`${path}.command`) ?? '-', 80) },
-      { head: 'ended', cell: (path) => h('span', { 'data-text': true }, about.sentences.outcomes[Number(path.split('.').pop())] ?? '-') },
+      { head: 'ended', cell: (path) => h('span', { 'data-text': true }, outcome(path)) },
       { head: 'wall time', key: 'wall_ns', as: 'ns' },
       { head: 'launches', key: 'launches' },
       { head: 'lost records', key: 'dropped' },

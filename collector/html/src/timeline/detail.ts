@@ -4,7 +4,10 @@ import { type Child, cut, h, name, place, plain } from '../dom';
 import { about, at as inReport, list, manifest } from '../report';
 import { bytes, count, duration, number, percent, plural } from '../units';
 import type { Data, Operations } from './data';
-import { type Lane, nameOf, operationName } from './lanes';
+import { isOpen, type Lane, nameOf, operationName } from './lanes';
+
+/** From this on, ns, an operation is late: to start one takes less. */
+const LATE = 20_000;
 
 /** A time that the report's JSON does not have; `--operations` has those of operations. */
 function ns(value: number, key?: string): HTMLElement {
@@ -52,7 +55,7 @@ export function detail(data: Data, lane: Lane, position: number): HTMLElement {
   } else if (lane.kind === 'stream' && data.operations.each) {
     rows.push(...operation(data, data.operations, data.operations.each, lane, position));
   } else {
-    rows.push(row(lane.kind === 'calls' ? 'in the call' : 'length', ns((end[at] as number) - from)));
+    rows.push(row(lane.kind === 'calls' ? 'in the call' : 'length', isOpen(lane, position) ? 'not known: no step follows' : ns((end[at] as number) - from)));
     rows.push(row('began', exact(from, '')));
     if (lane.kind === 'calls') rows.push(...call(data, at));
   }
@@ -120,12 +123,18 @@ function waits(data: Data, of: Operations, each: NonNullable<Operations['each']>
   const said: Child[][] = [];
   const number = each.call()[at] as number;
   const called = number >= 0 ? (data.calls.begin[number] as number) : null;
+  const returned = number >= 0 ? (data.calls.end[number] as number) : null;
   const before = position > 0 ? (lane.order[position - 1] as number) : null;
   const ended = before === null ? null : (of.end[before] as number);
   if (before !== null && ended !== null && called !== null && ended > called) {
     said.push(['in the queue behind ', name(operationName(of.name[before] as number)), ', from its call until that ended: ', ns(Math.max(0, ended - called))]);
   } else if (called !== null && ended !== null && begin - ended > 0) {
     said.push(['not in the queue: when it was launched, its stream had been empty for ', ns(called - ended)]);
+  }
+  // Its turn had come: its call was over, and so was what its own stream had before it.
+  const turn = returned === null ? null : Math.max(returned, ended ?? 0);
+  if (turn !== null && (each.startLo()[at] as number) - turn > LATE) {
+    said.push(['from then on for work of another stream, or for its start: ', ns(begin - turn)]);
   }
   const process = manifest.processes[manifest.streams[of.row[at] as number]?.process ?? 0];
   list('gaps.largest').forEach((_, index) => {

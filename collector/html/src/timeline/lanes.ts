@@ -41,6 +41,7 @@ const EMPTY: Slices = {
 
 export function lanes(data: Data): Lane[] {
   const { processes, streams, threads } = manifest;
+  const ended = ends(data);
   const byStream = rows(data.operations, streams.length);
   const byThread = rows(data.calls, threads.length);
   const ofRanges = rows(data.ranges, threads.length);
@@ -57,7 +58,7 @@ export function lanes(data: Data): Lane[] {
     const clock = off > 0 ? `GPU clock ± ${duration(off)} at most` : '';
     const named = rank !== null ? `rank ${rank}` : `process ${pid ?? '?'}`;
     if (processes.length > 1) push('process', process, named, clock, EMPTY, new Uint32Array(0));
-    push('steps', process, 'steps', '', ...steps(data, process));
+    push('steps', process, 'steps', '', ...steps(data, process, ended[process] ?? 0));
     const several = new Set(streams.filter((one) => one.process === process).map((one) => one.device)).size > 1;
     streams.forEach((one, number) => {
       if (one.process !== process) return;
@@ -125,17 +126,36 @@ function nest(lane: Lane): void {
   lane.height = HEIGHTS.ranges * (lane.deepest + 1);
 }
 
-function steps(data: Data, process: number): [Slices, Uint32Array] {
+/** When the last operation or call of each process ended. */
+function ends(data: Data): Float64Array {
+  const { processes, streams, threads } = manifest;
+  const ended = new Float64Array(processes.length);
+  for (const [slices, rows] of [[data.operations, streams], [data.calls, threads]] as const) {
+    for (let at = 0; at < slices.count; at += 1) {
+      const process = rows[slices.row[at] as number]?.process ?? 0;
+      ended[process] = Math.max(ended[process] as number, slices.end[at] as number);
+    }
+  }
+  return ended;
+}
+
+function steps(data: Data, process: number, ended: number): [Slices, Uint32Array] {
   const { process: of, number, begin } = data.steps;
   const mine: number[] = [];
   of.forEach((one, at) => one === process && mine.push(at));
   const starts = Float64Array.from(mine, (at) => begin[at] as number);
-  // The last step has no end that is known; it is drawn as long as the one before.
-  const last = starts.length > 1 ? 2 * (starts.at(-1) as number) - (starts.at(-2) as number) : (starts[0] ?? 0);
+  // The last step has no end that is known: it is drawn as long as the one before, if the process ran for so long.
+  const begun = starts.at(-1) ?? 0;
+  const last = Math.max(begun, Math.min(ended, 2 * begun - (starts.at(-2) ?? Number.NEGATIVE_INFINITY)));
   const end = starts.map((_, at) => starts[at + 1] ?? last);
   const name = Int32Array.from(mine, (at) => number[at] as number);
   const slices: Slices = { count: mine.length, row: new Int32Array(mine.length), name, begin: starts, end, busy: null, inside: null, binNs: null };
   return [slices, Uint32Array.from(mine, (_, at) => at)];
+}
+
+/** Whether a slice has no end that is known: a step lasts until the next one begins. */
+export function isOpen(lane: Lane, position: number): boolean {
+  return lane.kind === 'steps' && position === lane.order.length - 1;
 }
 
 /** What a slice is called. */

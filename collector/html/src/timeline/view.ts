@@ -2,11 +2,11 @@
 
 import { h, plain } from '../dom';
 import { about, manifest } from '../report';
-import { count, duration } from '../units';
+import { count, duration, plural } from '../units';
 import type { Data } from './data';
 import { detail } from './detail';
 import { type Colors, colors, draw, first, gutter, RULER, type Scene, timeAt, x } from './draw';
-import { type Lane, lanes as lanesOf, nameOf, operationName } from './lanes';
+import { isOpen, type Lane, lanes as lanesOf, nameOf, operationName } from './lanes';
 
 /** The most that the lanes take of the page, pixels; beyond it they scroll. */
 const TALLEST = 520;
@@ -58,13 +58,13 @@ export class Timeline {
     if (!began) return false;
     const { index, lane, at } = began;
     const slice = lane.order[at] as number;
-    const end = lane.slices.end[slice] as number;
+    const [begin, end] = [lane.slices.begin[slice] as number, lane.slices.end[slice] as number];
     if (!ended) {
       this.show(end, end + length);
       return true;
     }
-    const previous = lane.order[at - 1];
-    this.show(previous === undefined ? (lane.slices.begin[slice] as number) : (lane.slices.end[previous] as number), end);
+    // What ran before the gap may be on another stream, or of another process.
+    this.show(begin - length, end);
     this.choose(index, at);
     return true;
   }
@@ -292,7 +292,8 @@ export class Timeline {
     const slice = lane.order[hit[1]] as number;
     const length = (lane.slices.end[slice] as number) - (lane.slices.begin[slice] as number);
     const busy = lane.slices.busy ? 'mostly ' : '';
-    this.hint.textContent = plain(`${busy}${lane.kind === 'steps' ? 'step ' : ''}${nameOf(lane, slice)} · ${duration(length)}`);
+    const took = isOpen(lane, hit[1]) ? '' : ` · ${duration(length)}`;
+    this.hint.textContent = plain(`${busy}${lane.kind === 'steps' ? 'step ' : ''}${nameOf(lane, slice)}${took}`);
     this.hint.style.left = `${Math.min(event.offsetX + 12, Math.max(0, this.scene.width - 260))}px`;
     this.hint.style.top = `${event.offsetY + 16}px`;
   }
@@ -361,8 +362,20 @@ export class Timeline {
     this.scene.matching = wanted
       ? { stream: operations.map((one, at) => `${operationName(at)} ${one.name ?? ''}`.toLowerCase().includes(wanted)), calls: has(apis), ranges: has(ranges) }
       : null;
-    this.said.textContent = wanted ? `${count(this.matches().length)} found; Enter shows the next` : '';
+    this.said.textContent = wanted ? `${this.howMany()}; Enter shows the next` : '';
     this.draw();
+  }
+
+  /** Says how much was found. A bin knows one of its names, so that of bins nothing can be counted, and rare names are in none. */
+  private howMany(): string {
+    const { lanes, matching } = this.scene;
+    const bins = lanes.filter((lane) => lane.slices.binNs !== null && matching?.[lane.kind]).reduce((sum, lane) => sum + lane.order.length, 0);
+    const all = this.matches();
+    const inBins = all.filter(([, index]) => (lanes[index] as Lane).slices.binNs !== null).length;
+    const found = `${count(all.length - inBins)} found`;
+    if (bins === 0) return found;
+    const said = `${count(inBins)} of ${plural(bins, 'bin', 'bins')} mostly or often with it, what is rarer in its bin is not found`;
+    return all.length > inBins ? `${found}, and ${said}` : said;
   }
 
   private matches(): [number, number, number][] {

@@ -67,6 +67,10 @@ pub struct Steps {
     pub count: u64,
     /// How they were found.
     pub source: Option<Source>,
+    /// The id and the rank of the process whose steps they are: of several processes, those of one stand for the run.
+    pub pid: Option<u32>,
+    /// Its rank.
+    pub rank: Option<u32>,
     /// The id of the thread whose steps they are, if it has a loop of its own: then they are about what that thread does.
     pub tid: Option<u32>,
     /// The launches of a step (kernels and graphs), median.
@@ -192,13 +196,19 @@ pub struct Phase {
 }
 
 impl Steps {
-    /// Notes how the steps were found, and the id of the thread whose they are, if all are of one. A range that is the step is none
-    /// of its phases.
-    pub(super) fn found_by(&mut self, source: Option<Source>, tid: Option<u32>) {
+    /// Notes how the steps were found. A range that is the step is none of its phases.
+    pub(super) fn found_by(&mut self, source: Option<Source>) {
         self.source = source.filter(|_| self.count > 0);
-        self.tid = tid.filter(|_| self.count > 0);
         if let Some(Source::NvtxRange(name)) = &self.source {
             self.phases.retain(|phase| phase.name.text != *name);
+        }
+    }
+
+    /// Notes the process whose steps they are, and the thread, if all are of one.
+    pub(super) fn are_of(&mut self, process: [Option<u32>; 2], tid: Option<u32>) {
+        if self.count > 0 {
+            [self.pid, self.rank] = process;
+            self.tid = tid;
         }
     }
 
@@ -511,6 +521,8 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         Steps {
             count: self.count,
             source: None,
+            pid: None,
+            rank: None,
             tid: None,
             launches: filled.launches,
             warm_up: filled.warm_up,

@@ -32,6 +32,10 @@ pub struct Steps {
     pub source: Option<&'static str>,
     /// The name of that NVTX range.
     pub range: Option<String>,
+    /// The id of the process whose steps these are: of several processes, those of one stand for the run. null = not known, or no steps.
+    pub pid: Option<u32>,
+    /// The rank of that process; null = it has none.
+    pub rank: Option<u32>,
     /// The id of the thread whose steps these are, where several have loops of their own; everything here is about what it does. null =
     /// the steps of the process.
     pub tid: Option<u32>,
@@ -80,12 +84,13 @@ pub struct Steps {
 /// A step that took much longer than the others.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Outlier {
-    /// The number of the step, from 0.
+    /// The number of the step, from 0. If steps are timed on the GPU, what the host did before the first launch of the next step lies
+    /// in this one: --step N..N+1 has both.
     pub step: u64,
     /// The time from the start of the collection (of the first process) to the start of the step.
     pub start_ns: u64,
     pub duration_ns: u64,
-    /// The idle gaps of GPUs in it by cause, as in idle; empty = none, or not kept.
+    /// The idle gaps of GPUs in it by cause, as in idle; those of several GPUs are added. Empty = none, or not kept.
     pub idle_by_cause_ns: BTreeMap<&'static str, u64>,
 }
 
@@ -153,6 +158,8 @@ impl Steps {
             count: steps.count,
             source: source.map(SourceKind::name),
             range,
+            pid: steps.pid,
+            rank: steps.rank,
             tid: steps.tid,
             launches_per_step: steps.launches,
             warm_up: steps.warm_up,

@@ -299,6 +299,12 @@ fn overhead(all: &Tables, whole: bool) -> Text {
             share(100.0 * slower.hi)
         )),
         (Some(events), _) => parts.push(format!("launch slowdown {}", share(events))),
+        (None, Some(slower)) if whole => parts.push(format!(
+            "launch slowdown too small to be told ({} .. {} of the time in sampling windows, compared with pauses)",
+            share(100.0 * slower.lo),
+            share(100.0 * slower.hi)
+        )),
+        (None, Some(_)) => parts.push("launch slowdown too small to be told".to_owned()),
         (None, _) if all.duty.timing == Some(Timing::Off) => {}
         (None, _) => parts.push("launch slowdown not measured".to_owned()),
     }

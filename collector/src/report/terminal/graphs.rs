@@ -5,8 +5,9 @@ use super::screen::{NONE, Screen, about, estimate, line, number};
 use super::stats::Stats;
 use crate::hash::HashMap;
 use crate::report::names::shorten;
+use crate::report::rows::Report;
+use crate::report::rows::graphs::{Graphs, Moves, Node};
 use crate::report::rows::numbers::Estimate;
-use crate::report::rows::{Report, graphs::Node};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::Text;
 use crate::report::units::{bytes, count, percent, plural};
@@ -36,10 +37,7 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         ));
     }
     screen.section("Graphs", sentence);
-    let moved =
-        [("copies", &graphs.copies), ("memsets", &graphs.memsets)].into_iter().filter(|(_, m)| m.count > 0);
-    let mut moved: Vec<String> =
-        moved.map(|(kind, m)| format!("{} {kind} of {}", count(m.count), bytes(m.bytes))).collect();
+    let mut moved = inside(graphs);
     if graphs.others > 0 {
         moved.push(format!("{} other nodes", count(graphs.others)));
     }
@@ -51,6 +49,16 @@ pub fn graphs(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.more(format!("kernel times are from {sampled}; each includes the cost of an event"));
     }
     kernels(screen, &run.rows);
+}
+
+/// Returns the copies and memsets that graphs ran, in words.
+pub fn inside(graphs: &Graphs) -> Vec<String> {
+    let all = [("copy", "copies", &graphs.copies), ("memset", "memsets", &graphs.memsets)];
+    let moved = all.into_iter().filter(|(.., moves)| moves.count > 0);
+    let said = |(one, many, moves): (&str, &str, &Moves)| {
+        format!("{} of {}", plural(moves.count, one, many), bytes(moves.bytes))
+    };
+    moved.map(said).collect()
 }
 
 /// Draws the kernels by how often they ran in graphs, with times from the launches whose nodes were timed.

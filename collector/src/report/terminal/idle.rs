@@ -5,11 +5,11 @@ use super::screen::{Screen, about, about_share, number};
 use crate::diagnose::running;
 use crate::report::chart::length;
 use crate::report::names::{cut, library, line};
-use crate::report::rows::idle::{ByCause, BySite};
+use crate::report::rows::idle::{ByCause, BySite, Idle};
 use crate::report::rows::numbers::Estimate;
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, Tone};
-use crate::report::units::{percent, plural};
+use crate::report::units::{duration, percent, plural};
 
 /// Rows of causes and of sites that the overview shows.
 const ROWS: usize = 5;
@@ -106,6 +106,17 @@ fn sites(screen: &mut Screen<'_>, run: &Run<'_>, all: u64) {
         ]);
     }
     screen.table(&table, rows.len() - shown, "idle");
+    let rest = beyond(&run.rows.idle);
+    if shown == rows.len() && rest > 0 {
+        screen.remark(&format!("and {} in other places", duration(rest)));
+    }
+}
+
+/// Returns the idle time of known causes that is in none of the places, which are those with most of it, ns.
+fn beyond(idle: &Idle) -> u64 {
+    let all = idle.by_cause.iter().filter(|row| row.cause != "undecided").map(|row| row.total_ns.value);
+    let listed = idle.sites.iter().filter(|row| row.cause != "undecided").map(|row| row.total_ns.value);
+    all.fold(0, u64::saturating_add).saturating_sub(listed.fold(0, u64::saturating_add))
 }
 
 /// Names the call, or what else the thread was in.
@@ -134,4 +145,27 @@ fn beside(row: &BySite) -> String {
         parts.push(library(row.library.as_deref()));
     }
     parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::estimate::Sum;
+    use crate::analyze::idle::{Cause, IdleReport, Part, Site};
+
+    /// Of 25 places, 20 were listed, and nothing was said of the others.
+    #[test]
+    fn idle_time_in_places_that_are_not_listed_is_told() {
+        let part = |ns| Part { count: 1, total: Sum { value: ns, lo: ns, hi: ns } };
+        let mut idle = IdleReport::default();
+        for tid in 0..25 {
+            let site = Site { tid: Some(tid), ..Site::default() };
+            idle.sites.insert((Cause::Launching, site), part(if tid < 5 { 10 } else { 100 }));
+        }
+        idle.sites.insert((Cause::Undecided, Site::default()), part(5));
+        idle.by_cause = [(Cause::Launching, part(2_050)), (Cause::Undecided, part(5))].into();
+        assert_eq!(beyond(&Idle::of(&idle)), 50);
+        idle.sites.clear();
+        assert_eq!(beyond(&Idle::of(&idle)), 2_050, "none of it is listed");
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::screen::{Screen, WIDE, about, has_wide_figure};
 use super::stats::Stats;
-use super::steps::{in_words, scale};
+use super::steps::{in_words, scale, whose};
 use super::{Run, coverage, header, ranks, timeline};
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle::Cause;
@@ -191,7 +191,7 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     if steps.count == 0 {
         return Vec::new();
     }
-    let mut line = count(steps.count);
+    let mut line = count(steps.count) + &whose(run);
     if run.has_windows() {
         line.push_str(" in one part of its time");
     }

@@ -46,9 +46,10 @@ pub fn startup(screen: &mut Screen<'_>, run: &Run<'_>) {
     loads(screen, startup);
     first_launches(screen, startup);
     let own_ns = run.all.overhead.map_or(0, |overhead| overhead.agent_ns);
-    let advice = advice(startup, own_ns);
-    let is_ours = advice.is_none();
-    advice.into_iter().for_each(|advice| screen.more(advice));
+    let largest = largest(startup);
+    // gpuspy creates its events with each context: the program has nothing to change if that may be most of it.
+    let is_ours = largest == Part::Context && own_ns > startup.until_first_kernel_ns.part(Part::Context) / 2;
+    advice(startup, largest).filter(|_| !is_ours).into_iter().for_each(|advice| screen.more(advice));
     parts(screen, startup);
     if own_ns > 0 && (is_ours || screen.view.is_selected()) {
         screen.remark(&own_cost(startup, own_ns));
@@ -114,17 +115,20 @@ fn first_launches(screen: &mut Screen<'_>, startup: &Startup) {
     }
 }
 
-/// Returns what to change about the largest part. `own_ns` is the profiling overhead of the whole run: if that may be more
-/// than half of the time in which contexts were created (gpuspy creates its events then), the program has nothing to change.
-fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
+/// Returns the largest of the parts that a program can do something about. Of launches that is what the first ones took longer.
+fn largest(startup: &Startup) -> Part {
     let of = |part| startup.until_first_kernel_ns.part(part);
     let parts = [Part::Context, Part::Load, Part::Link, Part::Memory, Part::Copy, Part::Own];
     let parts = parts.into_iter().map(|part| (of(part), part));
-    let (_, largest) =
-        parts.chain([(startup.first_launches.excess_ns, Part::Launch)]).max_by_key(|(ns, _)| *ns)?;
+    let all = parts.chain([(startup.first_launches.excess_ns, Part::Launch)]);
+    all.max_by_key(|(ns, _)| *ns).map_or(Part::Own, |(_, largest)| largest)
+}
+
+/// Returns what to change about the largest part.
+fn advice(startup: &Startup, largest: Part) -> Option<&'static str> {
+    let all = &startup.until_first_kernel_ns;
     let is_eager = startup.module_loading.as_deref() == Some("EAGER");
     Some(match largest {
-        Part::Context if own_ns > startup.until_first_kernel_ns.part(Part::Context) / 2 => return None,
         Part::Context => {
             "keep the process alive, so that it creates its context once; hide unused GPUs with CUDA_VISIBLE_DEVICES"
         }
@@ -143,6 +147,8 @@ fn advice(startup: &Startup, own_ns: u64) -> Option<&'static str> {
         Part::Copy => {
             "use pinned memory, and launch kernels that do not need all of the data before it has arrived"
         }
+        // Most of it may be launches, of which nothing is slow.
+        _ if all.part(Part::Own) <= all.whole() / 2 => return None,
         _ => {
             "most of it is spent outside CUDA: in what the program reads, imports or compiles between its CUDA calls"
         }
@@ -188,5 +194,24 @@ fn remarks(screen: &mut Screen<'_>, run: &Run<'_>, startup: &Startup) {
     }
     if run.filter().is_some() {
         screen.remark("of the filters, only --since and --until apply here");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::startup;
+
+    /// Of a start-up that was in launches for 92.7 % of its time, "most of it is spent outside CUDA" was said.
+    #[test]
+    fn a_start_that_launches_is_not_said_to_be_outside_cuda() {
+        let advice = |launching, outside| {
+            let mut of = Startup::of(&startup::Startup::default());
+            (of.until_first_kernel_ns.launch, of.until_first_kernel_ns.own) = (launching, outside);
+            advice(&of, largest(&of))
+        };
+        assert_eq!(advice(927, 57), None);
+        assert_eq!(advice(400, 400), None);
+        assert!(advice(57, 927).is_some_and(|advice| advice.contains("outside CUDA")));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Run;
 use super::screen::{Screen, number, time};
+use crate::analyze;
 use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
 use crate::report::rows::steps::{Contents, Steps};
@@ -19,19 +20,33 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     if steps.count == 0 {
         return screen.none("Steps", "no launches, NVTX ranges or graphs that recur regularly");
     }
-    screen.section("Steps", sentence(steps, run.has_windows()));
+    screen.section("Steps", sentence(steps, &whose(run), run.has_windows()));
     plot(screen, steps);
     if !screen.view.is_selected() {
         return;
     }
     contents(screen, steps);
-    outliers(screen, steps);
+    outliers(screen, steps, run.gpus() > 1);
     phases(screen, steps);
 }
 
-fn sentence(steps: &Steps, is_of_window: bool) -> String {
+/// Says which of several processes the steps are of.
+pub fn whose(run: &Run<'_>) -> String {
+    let is_one_of = analyze::processes(run.reports).len() > 1;
+    if is_one_of { of_process(&run.rows.steps) } else { String::new() }
+}
+
+fn of_process(steps: &Steps) -> String {
+    match (steps.rank, steps.pid) {
+        (Some(rank), _) => format!(" of rank {rank}"),
+        (None, Some(pid)) => format!(" of process {pid}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn sentence(steps: &Steps, whose: &str, is_of_window: bool) -> String {
     let mut parts = vec![format!(
-        "{} found{}{}{} ({} each)",
+        "{}{whose} found{}{}{} ({} each)",
         count(steps.count),
         match (&steps.range, steps.source) {
             (Some(range), _) => format!(" by the NVTX range {}", cut(range, 40)),
@@ -140,16 +155,14 @@ fn counted(of: &Contents) -> String {
     format!("per step: {}", parts.join(", "))
 }
 
-fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
-    if steps.outliers.is_empty() {
-        return;
-    }
+fn outliers(screen: &mut Screen<'_>, steps: &Steps, has_gpus: bool) {
+    let Some(longest) = steps.outliers.first() else { return };
     let mut table = Table::new(&[
         right("longest steps"),
         right("start"),
         right("took"),
         right("median"),
-        left("GPU idle, mostly"),
+        left(if has_gpus { "idle, added over its GPUs, mostly" } else { "GPU idle, mostly" }),
     ]);
     for outlier in &steps.outliers {
         let times = steps.median_ns.filter(|median| *median > 0);
@@ -164,6 +177,18 @@ fn outliers(screen: &mut Screen<'_>, steps: &Steps) {
         ]);
     }
     screen.table(&table, 0, "steps");
+    if steps.timed_on == Some("gpu") {
+        screen.remark(&with_the_next(longest.step));
+    }
+}
+
+/// Says where to look for what the host did in a step that is timed on the GPU.
+fn with_the_next(step: u64) -> String {
+    format!(
+        "a step begins on the GPU with its first operation: what the host did before that lies in the step before; \
+         --step {step}..{} has both",
+        step + 1
+    )
 }
 
 /// Returns the idle time of a step and its largest cause.
@@ -188,7 +213,9 @@ fn phases(screen: &mut Screen<'_>, steps: &Steps) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::steps;
+    use crate::analyze::idle::Cause;
+    use crate::analyze::steps::{self, TimedOn};
+    use crate::report::view::{Style, View};
 
     fn of(count: u64, plot: &[u64], max: u64) -> Steps {
         let time = Some(steps::StepTimes { max, ..steps::StepTimes::default() });
@@ -197,6 +224,44 @@ mod tests {
 
     fn scaled(plot: &[u64], max: u64) -> u64 {
         scale(&of(9, plot, max))
+    }
+
+    /// Of a job, "Steps 200 found" was said of one rank's.
+    #[test]
+    fn steps_of_a_job_say_whose_they_are() {
+        let said = |rank, pid| {
+            let steps = Steps { rank, pid, ..of(9, &[], 15) };
+            sentence(&steps, &of_process(&steps), false)
+        };
+        assert!(said(Some(2), Some(71)).starts_with("9 of rank 2 found"));
+        assert!(said(None, Some(71)).starts_with("9 of process 71 found"));
+    }
+
+    fn long_steps(timed_on: TimedOn, has_gpus: bool) -> String {
+        let idle_by_cause = [(Cause::OutsideCuda, 6_220_000)].into();
+        let long = steps::Outlier { step: 48, start: 9, duration: 2_350_000, idle_by_cause };
+        let timed_on = Some(timed_on);
+        let steps = steps::Steps { timed_on, outliers: vec![long], ..steps::Steps::default() };
+        let (view, style) = (View::default(), Style::default());
+        let mut screen = Screen::new(&view, &style, false);
+        outliers(&mut screen, &Steps::of(&steps), has_gpus);
+        screen.sentences().join(" ")
+    }
+
+    /// "48 took 35.6 ms", and `--step 48` showed a step of 4.8 ms: the host had slept before the first launch of step 49.
+    #[test]
+    fn a_long_step_leads_to_the_host_time_that_it_was_idle_for() {
+        let said = long_steps(TimedOn::Gpu, false);
+        assert!(said.contains("--step 48..49 has both"), "{said}");
+        let said = long_steps(TimedOn::Host, false);
+        assert!(said.contains("GPU idle, mostly") && !said.contains("--step"), "{said}");
+    }
+
+    /// A step that took 2.35 ms was said to be idle for 6.22 ms.
+    #[test]
+    fn idle_time_of_a_step_on_several_gpus_is_said_to_be_added() {
+        let said = long_steps(TimedOn::Gpu, true);
+        assert!(said.contains("idle, added over its GPUs, mostly"), "{said}");
     }
 
     /// A plot of steps that took up to 385 ms was said to be "up to 48.4 ms".

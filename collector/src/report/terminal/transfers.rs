@@ -1,6 +1,7 @@
 //! Copies and memsets: bytes, throughput, and the host time of their calls.
 
 use super::Run;
+use super::graphs::inside;
 use super::screen::{NONE, Screen, WIDE, estimate, line, number, time};
 use crate::report::rows::numbers::Rate;
 use crate::report::rows::transfers::{Size, Transfer};
@@ -21,7 +22,11 @@ type Row<'a> = (String, &'a Transfer);
 pub fn transfers(screen: &mut Screen<'_>, run: &Run<'_>) {
     let transfers = &run.rows.transfers;
     if transfers.is_empty() {
-        return screen.none("Transfers", "no copy and no memset was made");
+        return match inside(&run.rows.graphs) {
+            moved if moved.is_empty() => screen.none("Transfers", "no copy and no memset was made"),
+            moved => screen
+                .none("Transfers", &format!("none outside of graphs, which ran {}", moved.join(" and "))),
+        };
     }
     let sum = |of: fn(&Transfer) -> u64| transfers.iter().fold(0u64, |sum, t| sum.saturating_add(of(t)));
     let (count, size, host) = (sum(|t| t.count), sum(|t| t.bytes), sum(|t| t.host.total_ns));
