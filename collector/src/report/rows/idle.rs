@@ -101,8 +101,7 @@ impl Idle {
         by_cause.sort_by_key(|row| Reverse(row.total_ns.value));
         let mut together: BTreeMap<(Cause, Site), Part> = BTreeMap::new();
         for ((cause, site), part) in &idle.sites {
-            let site = Site { is_long: false, next: Next::Other, then_waited: None, ..site.clone() };
-            together.entry((*cause, site)).or_default().merge(part);
+            together.entry((*cause, shown(site))).or_default().merge(part);
         }
         let mut sites: Vec<BySite> = together.iter().map(BySite::of).collect();
         sites.sort_by_key(|row| Reverse(row.total_ns.value));
@@ -111,6 +110,16 @@ impl Idle {
         let hta = Hta { host_wait_ns: host_wait, kernel_wait_ns: kernel_wait, other_ns: other };
         Idle { by_cause, sites, hta }
     }
+}
+
+/// Returns a place without what no row has: functions on one line, as those of a template, are one place.
+fn shown(site: &Site) -> Site {
+    let mut site = Site { is_long: false, next: Next::Other, then_waited: None, ..site.clone() };
+    let lines = [site.source.line.as_mut(), site.after_wait.as_mut().and_then(|wait| wait.line.as_mut())];
+    for line in lines.into_iter().flatten().filter(|line| !line.is_without_line()) {
+        (line.function, line.first_line) = (String::new(), 0);
+    }
+    site
 }
 
 impl ByCause {
@@ -159,6 +168,26 @@ impl BySite {
 mod tests {
     use super::*;
     use crate::analyze::estimate::Sum;
+    use crate::analyze::source::Source;
+
+    /// Of the demo, three rows were the same but for their figures.
+    #[test]
+    fn functions_on_one_line_are_one_place() {
+        let part = Part { count: 1, total: Sum { value: 10, lo: 10, hi: 10 } };
+        let site = |function: &str| {
+            let line = Frame {
+                file: "a.rs".to_owned(),
+                line: 94,
+                function: function.to_owned(),
+                ..Frame::default()
+            };
+            Site { source: Source { line: Some(line), ..Source::default() }, ..Site::default() }
+        };
+        let sites = ["launch<f32>", "launch<f64>"].map(|function| ((Cause::Launching, site(function)), part));
+        let idle = Idle::of(&IdleReport { sites: sites.into(), ..IdleReport::default() });
+        let rows: Vec<_> = idle.sites.iter().map(|row| (row.line.as_deref(), row.count)).collect();
+        assert_eq!(rows, [(Some("a.rs:94"), 2)]);
+    }
 
     /// Nine tenths of the idle time lay in pauses, and the thread seemed to have run for no more of it than gaps show.
     #[test]
