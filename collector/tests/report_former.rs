@@ -2,7 +2,8 @@
 //!
 //! `former/` holds traces of programs of `tests/programs` on the simulated GPU, each with the `report --json` of the
 //! version that wrote it, and with the operations and the export of a later one. All are kept unchanged; names that changed
-//! since then are listed here.
+//! since then are listed here. (But two copies of `moves` between GPUs, by calls that do not wait for them, have best values of a version
+//! that knows this.)
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
