@@ -60,6 +60,7 @@ export class Timeline {
     const slice = lane.order[at] as number;
     const [begin, end] = [lane.slices.begin[slice] as number, lane.slices.end[slice] as number];
     if (!ended) {
+      this.clear();
       this.show(end, end + length);
       return true;
     }

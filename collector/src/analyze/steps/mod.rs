@@ -206,10 +206,8 @@ impl Steps {
 
     /// Notes the process whose steps they are, and the thread, if all are of one.
     pub(super) fn are_of(&mut self, process: [Option<u32>; 2], tid: Option<u32>) {
-        if self.count > 0 {
-            [self.pid, self.rank] = process;
-            self.tid = tid;
-        }
+        [self.pid, self.rank] = process;
+        self.tid = tid.filter(|_| self.count > 0);
     }
 
     /// The number of the first step after the warm-up; 0 without a warm-up. (Of a part of the time, the first step of the warm-up

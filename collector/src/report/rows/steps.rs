@@ -32,7 +32,7 @@ pub struct Steps {
     pub source: Option<&'static str>,
     /// The name of that NVTX range.
     pub range: Option<String>,
-    /// The id of the process whose steps these are: of several processes, those of one stand for the run. null = not known, or no steps.
+    /// The id of the process whose steps these are: of several processes, those of one stand for the run. null = not known.
     pub pid: Option<u32>,
     /// The rank of that process; null = it has none.
     pub rank: Option<u32>,
