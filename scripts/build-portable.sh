@@ -52,8 +52,8 @@ build() {
 if [[ ! -e $target/glibc-2.28/$triple/release/gpuspy ]]; then
     echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
 fi
-# Optimizing the agent across crates saves 4 % of the instructions of a timed launch. Of the rest nearly all is one crate, from which
-# several programs are linked: it is compiled once, in one piece.
+# Optimizing the agent across crates saves 4 % of the instructions of a timed launch (scripts/count-instructions). Of the rest nearly all
+# is one crate, from which several programs are linked: it is compiled once, in one piece.
 whole=(--config 'profile.release.lto="off"' --config profile.release.codegen-units=1)
 if [[ $architecture == $(uname -m) ]]; then
     build 2.17 -p gpuspy-agent

@@ -73,8 +73,8 @@ impl Ending {
     }
 }
 
-/// Waits until the operations that are pending on these contexts now are read, 100 ms at most. Other threads
-/// may go on launching.
+/// Waits until the operations that are pending on these contexts now are read, as long as [`drain`](crate::sink::poller::Shared::drain)
+/// does at most. Other threads may go on launching.
 pub fn drain(session: Session, ends: impl Fn(&Context) -> bool) {
     let pending: Vec<(&Stream, u64)> = streams(session, &ends).map(|s| (s, s.unread().1)).collect();
     session.poller.drain(|| pending.iter().all(|(stream, behind)| stream.unread().0 >= *behind));

@@ -19,7 +19,7 @@ const LEAVE_NS: u64 = 10_000_000_000;
 const INTRODUCTION_NS: u64 = 1_000_000_000;
 
 /// How long a teardown waits instead where the poller would run and gets no processor, at most: on a busy machine, a context of
-/// some milliseconds had no GPU times in one run of a hundred.
+/// some milliseconds (`first_use` in `tests/programs/capture_matrix.c`) had no GPU times in one run of a hundred.
 const STARVED_NS: u64 = 1_000_000_000;
 
 /// The first sleep of a thread that waits.
