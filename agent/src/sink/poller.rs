@@ -289,7 +289,9 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 shared.begin();
-                while !is_over.load(Ordering::Relaxed) {}
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
             });
             while shared.thread.load(Ordering::Relaxed) == 0 {
                 std::thread::yield_now();
