@@ -83,6 +83,14 @@ impl Named {
     }
 }
 
+/// Whether what happened at these times goes on until then: since the last one, no more than twice the longest time between two of
+/// them has passed. A cache that has filled is allocated no further.
+fn goes_on(times: &BTreeSet<u64>, until: u64) -> bool {
+    let Some(last) = times.last() else { return false };
+    let between = times.iter().zip(times.iter().skip(1)).map(|(one, next)| next - one);
+    until.saturating_sub(*last) <= 2 * between.max().unwrap_or(0)
+}
+
 impl Held {
     /// Returns the rows.
     pub fn finish(mut self, end: &End<'_>) -> Holders {
@@ -208,8 +216,9 @@ impl Held {
     }
 
     /// Returns the blocks of each line that were allocated after the warm-up and not in the last two steps (or in the last
-    /// eighth of the time), and never freed, also not after the selected time. Those that ended with their context before the work did
-    /// are freed: a program that makes a context for each of its jobs frees all of a job's memory so.
+    /// eighth of the time), and never freed, also not after the selected time, if the line [goes on](goes_on) with that. Those that
+    /// ended with their context before the work did are freed: a program that makes a context for each of its jobs frees all of a
+    /// job's memory so.
     fn never_freed(&self, named: &Named) -> Vec<Holder> {
         let in_steps = self.place.is_in_steps();
         let index = |place: &Place| if in_steps { place.steps } else { place.micros };
@@ -220,12 +229,14 @@ impl Held {
         for (account, at) in self.lines.accounts.iter().zip(0..) {
             turnovers[named.line(at).0].join(account.turnover(self.place));
         }
+        let until = |line: usize| to.min(last.saturating_sub(turnovers[line].usual_age(in_steps)));
+        // Times are steps, or eighths of the time.
+        let unit = if in_steps { 1 } else { (last / 8).max(1) };
         let mut kept: BTreeMap<usize, (Holder, BTreeSet<u64>)> = BTreeMap::new();
         let is_kept = |block: &&Block| block.vanished.is_none_or(|at| at == self.place.operations);
         for block in self.blocks.values().chain(&self.vanished).filter(is_kept) {
             let line = named.line(block.line).0;
-            let to = to.min(last.saturating_sub(turnovers[line].usual_age(in_steps)));
-            let Some(index) = index(&block.place).filter(|index| (from..to).contains(index)) else {
+            let Some(index) = index(&block.place).filter(|index| (from..until(line)).contains(index)) else {
                 continue;
             };
             let (later, blocks) = block.later;
@@ -235,10 +246,13 @@ impl Held {
             }
             let (holder, times) = kept.entry(line).or_default();
             add(holder, &Block { blocks, ..*block }, bytes);
-            times.insert(if in_steps { index } else { index / (last / 8).max(1) });
+            times.insert(index / unit);
         }
         let is_leak = |(line, (holder, times)): &(usize, (Holder, BTreeSet<u64>))| {
-            times.len() >= TIMES && holder.bytes >= LEAST && named.lines[*line].pool.is_none()
+            times.len() >= TIMES
+                && goes_on(times, until(*line) / unit)
+                && holder.bytes >= LEAST
+                && named.lines[*line].pool.is_none()
         };
         let leaks = kept.into_iter().filter(is_leak);
         let holder = |(line, (holder, _)): (usize, (Holder, BTreeSet<u64>))| Holder {

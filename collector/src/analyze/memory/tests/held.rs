@@ -127,6 +127,26 @@ fn blocks_of_one_line_are_judged_together_whatever_thread_or_range_allocates_the
     }
 }
 
+/// The blocks of a cache that had filled after half of the run were "never freed".
+#[test]
+fn a_cache_that_stops_growing_half_way_is_no_leak() {
+    let leaks_of = |allocates: fn(u64) -> bool| {
+        let mut program = Program::of(Period::default());
+        program.allocate(0x10, 64);
+        for step in 0..100 {
+            program.step(step);
+            if allocates(step) {
+                program.allocate(0x20, 1);
+            }
+        }
+        leaks(&program.holders())
+    };
+    assert!(leaks_of(|step| step < 50).is_empty(), "a block in each step until then");
+    assert!(leaks_of(|step| step < 50 && step % 8 == 5).is_empty(), "now and then until then");
+    assert_eq!(leaks_of(|step| step % 20 == 15), [5], "a block in each fifth of the run");
+    assert_eq!(leaks_of(|step| step < 70 && step % 17 == 0), [4], "more rarely towards the end");
+}
+
 /// 600 MiB that cudaMallocHost took in 600 requests were in the table, and no finding said that they grow.
 #[test]
 fn page_locked_memory_that_grows_is_found_beside_device_memory() {
