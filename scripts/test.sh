@@ -95,6 +95,7 @@ fi
 
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 if [[ ${#parts[@]} -gt 1 ]]; then
     step "tests of each part"

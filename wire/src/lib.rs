@@ -11,8 +11,8 @@
 //! - [`segment`]: where everything is in the one shared memory object of a process, readable after the
 //!   process's death.
 //!
-//! Both halves also share definitions: [`build_id`] (which file an object was loaded from), [`pace`] (how timing slows down the work that is timed), [`capture`],
-//! [`communication`], [`duration`], [`program_files`] and [`switch`] (which values of a variable mean off).
+//! Both halves also share definitions: [`build_id`] (which file an object was loaded from), [`pace`] (how timing slows down the work that is timed),
+//! [`capture_range`], [`communication`], [`duration`], [`program_files`] and [`switch`] (which values of a variable mean off).
 //!
 //! All times in records are **host clock ticks** (of the TSC, of CNTVCT, or `CLOCK_MONOTONIC_RAW`
 //! nanoseconds: the segment header says which); the collector converts them to nanoseconds with the anchors

@@ -11,8 +11,9 @@ use core::hint::cold_path;
 use gpuspy_wire::in_progress;
 use gpuspy_wire::record::{self, Kind, StackNumber, Via};
 
+use super::call::{ALIKE, Call, Measured, stands_for_many};
 use super::out::{CORRELATION_WORD, LAUNCH_WORDS, PreparedLaunch, SUBMITTED_WORD};
-use super::{ALIKE, Call, END_WORD, Measured, NO_SCOPE, Scope, State, THREAD, Thread, stands_for_many};
+use super::{END_WORD, NO_SCOPE, Scope, State, THREAD, Thread};
 use crate::guarded::Mark;
 use crate::hook::Entry;
 use crate::sink::{Live, Session};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// One analysis: it takes the events of a process one by one, with bounded state, and returns the rows of one table.
 pub trait Analysis<'a>: Sized {
-    /// The rows of its table. Tables that add up over processes implement [`Merge`].
+    /// The rows of its table. Tables that add up over processes implement [`Merge`](super::merge::Merge).
     type Rows;
 
     /// Creates the analysis, before the first event.

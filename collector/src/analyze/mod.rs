@@ -22,7 +22,7 @@
 //! - [`startup`]: why it took so long until the GPU had something to do
 //! - [`ranges`]: NVTX ranges and markers
 //! - [`source_lines`]: the lines of the program, by what they cause; [`source`]: where a call was made
-//! - [`together`]: several processes on one machine
+//! - [`mod@together`]: several processes on one machine
 //! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`pending`]: operations that may never have run

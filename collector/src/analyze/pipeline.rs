@@ -159,7 +159,7 @@ fn thread_id(status: Option<&Status>, thread: Option<u32>) -> Option<u32> {
 }
 
 /// Declares the tables and the analyses that fill them. `sums` add up over the processes of a run. Those `on_a_line` do not:
-/// two processes may use one GPU, and hold memory, at the same time. [`together`](super::together) computes them again.
+/// two processes may use one GPU, and hold memory, at the same time. [`mod@super::together`] computes them again.
 macro_rules! analyses {
     (
         sums { $($(#[$sum_doc:meta])* $sum:ident: $summing:ty => $sum_rows:ty,)* }

@@ -29,7 +29,7 @@ pub struct ProcessReport {
     pub process: ProcessInfo,
     /// The answers.
     pub tables: Tables,
-    /// The tables of the [line](super::together) that it shares with other processes of its machine; the same for
+    /// The tables of the [line](mod@super::together) that it shares with other processes of its machine; the same for
     /// each of them.
     pub together: Option<Arc<Together>>,
     /// The number of findings about it alone, if its tables were [reduced](ProcessReport::reduce).
@@ -222,7 +222,7 @@ impl RunSum {
         self.all.duty.timing = timing.filter(|_| is_same);
     }
 
-    /// Adds the devices, the gaps and the memory of processes: all those of a [line](super::together), or of several.
+    /// Adds the devices, the gaps and the memory of processes: all those of a [line](mod@super::together), or of several.
     pub fn add_lines(&mut self, reports: &[ProcessReport]) {
         let firsts = reports.iter().enumerate().filter(|(at, _)| is_first(reports, *at));
         for (_, report) in firsts {

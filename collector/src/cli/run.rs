@@ -40,6 +40,7 @@ pub(super) struct Options {
     /// The profiling overhead that --timing auto may have, in percent of wall time
     #[arg(long, value_name = "PERCENT", default_value = "5", env = "GPUSPY_BUDGET", value_parser = percent, allow_negative_numbers = true)]
     budget: f64,
+    #[allow(rustdoc::broken_intra_doc_links, reason = "clap prints the comment as it is")]
     /// Record only inside a range: profiler-api (from cudaProfilerStart to cudaProfilerStop), nvtx:NAME[@DOMAIN]
     /// (while an NVTX range of that name is open; @* = in any domain), or delay=SECONDS[,duration=SECONDS] (counted
     /// from the first CUDA call; also with a unit, 200ms). All ranges of the run are recorded

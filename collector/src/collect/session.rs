@@ -37,7 +37,7 @@ pub struct Session {
     pub pid: u32,
     /// Its name for display.
     pub program: String,
-    /// Its trace's number among the [`Traces`].
+    /// Its trace's number among the [`Traces`](super::output::Traces).
     pub trace: usize,
     /// How it ended.
     pub ending: Ending,

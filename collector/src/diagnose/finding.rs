@@ -92,7 +92,7 @@ pub struct Claimed {
     pub sites: Sites,
 }
 
-/// Which idle time a claim is about: by bucket and the place of a row in [`sites`](crate::analyze::idle::Idle::sites).
+/// Which idle time a claim is about: by bucket and the place of a row in [`sites`](crate::analyze::idle::IdleReport::sites).
 pub type Sites = BTreeMap<(Bucket, usize), OfSite>;
 
 /// A part of a site's idle time.

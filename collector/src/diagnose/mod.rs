@@ -1,7 +1,7 @@
 //! Why is it slow, what should be changed, what would that gain, and how can it be checked?
 //!
 //! A diagnosis is a pure function of the finished tables. [`buckets`] divides the wall time into parts that do not
-//! overlap. Each [finding](finding) has a module that looks for one fault, and claims the part of each bucket that
+//! overlap. Each [finding] has a module that looks for one fault, and claims the part of each bucket that
 //! removing the fault would give back. [`Diagnosis::of`] ranks the findings, so that no nanosecond is promised twice, and
 //! the [verdict] is made from the buckets and the first finding.
 #![forbid(unsafe_code)]

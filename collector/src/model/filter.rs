@@ -16,7 +16,7 @@
 //!
 //! An operation is in time if it starts in time by the best estimate: its own, or if it is untimed, by what was before it on
 //! its stream ([`placement`](super::placement)). A call or a range is in time if it begins in time. So something that spans a
-//! boundary is counted once, on one side. If ranges were captured, only the time in them counts ([`period`](super::period)).
+//! boundary is counted once, on one side. If ranges were captured, only the time in them counts ([`period`]).
 
 use super::clocks::Clocks;
 use super::gpu_interval::host;

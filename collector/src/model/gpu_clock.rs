@@ -34,7 +34,7 @@
 //!
 //! The first two make θ nearly straight: within a second, any drift that changes by at most 1 ppm a second keeps θ
 //! within ±[`BEND_NS`] of a line. Bounds that contradict each other show that an assumption failed. They are
-//! [counted](Clocks::contradictions), and the report says so.
+//! [counted](super::clocks::Clocks::contradictions), and the report says so.
 //!
 //! # The line
 //!

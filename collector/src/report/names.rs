@@ -7,7 +7,7 @@ pub use crate::model::short_names::{char_width, cut, distinct, shorten};
 /// The most columns that [`library`] returns.
 pub const LIBRARY: usize = 22;
 
-/// The most columns that [`line`] returns.
+/// The most columns that [`line()`] returns.
 const LINE: usize = 32;
 
 /// Returns a line of the program, `file:line`, without the file's directory; a place that has no line stays as it is.

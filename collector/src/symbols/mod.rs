@@ -2,7 +2,7 @@
 //!
 //! Files are read when a report is made, and only those from which calls came. A file may have changed since the run, may
 //! be damaged or hostile, and may be as large as libtorch: it is believed only if it has the build id that the run saw
-//! ([`file`]), nothing of it is read that is not needed, and what is read, and how long, is limited ([`elf`],
+//! ([`mod@file`]), nothing of it is read that is not needed, and what is read, and how long, is limited ([`elf`],
 //! [`debug_info`]).
 //!
 //! - [`elf`]: the sections of a file, its build id

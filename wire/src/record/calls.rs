@@ -93,7 +93,7 @@ pub struct Synchronize {
 }
 
 /// An event record by the app, or a stream's wait for an event
-/// ([`Kind::EventRecord`](super::Kind::EventRecord), [`Kind::EventWait`](super::Kind::EventWait)).
+/// ([`super::Kind::EventRecord`], [`super::Kind::EventWait`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct EventOp {

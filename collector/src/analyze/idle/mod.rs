@@ -254,7 +254,7 @@ pub struct IdleReport {
     pub running: BTreeMap<Outside, Running>,
     /// How the leading threads spent the host's time.
     pub host: HostTimes,
-    /// What was added for [pauses](pauses), by the line of the site, ns.
+    /// What was added for [pauses], by the line of the site, ns.
     pub paused_by_line: BTreeMap<Option<Frame>, u64>,
     /// Parts of long gaps of steps that [may be warm-up](warm_up).
     pub early: Vec<Early<Site>>,

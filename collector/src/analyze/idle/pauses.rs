@@ -26,7 +26,7 @@ const LEAST_GAPS: u64 = 100;
 pub struct HostTime {
     /// In calls, by the [`Cause`] that such a call is of idle time.
     calls: [u64; Cause::COUNT],
-    /// Outside CUDA, for less than [`LONG`] at once and for longer.
+    /// Outside CUDA, for less than [`LONG`](super::LONG) at once and for longer.
     outside: [u64; 2],
 }
 

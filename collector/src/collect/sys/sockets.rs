@@ -62,7 +62,7 @@ pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(peer.pid.max(0) as u32)
 }
 
-/// A descriptor as [`pidfd_open`] opens it, of the process at the other end of a Unix socket. Since Linux 6.5; since 6.16
+/// A descriptor as [`pidfd_open`](super::children::pidfd_open) opens it, of the process at the other end of a Unix socket. Since Linux 6.5; since 6.16
 /// also of one that has ended and been waited for.
 pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// `SO_PEERPIDFD` of asm-generic/socket.h, which x86-64 and aarch64 use.

@@ -104,7 +104,7 @@ pub fn report_tables() -> Vec<String> {
     flat::tables(&serde_json::Value::Null).into_iter().map(|flat| flat.table).collect()
 }
 
-/// Whether the tables of a process are in its folder, by its [key](key): a trace is not added a second time.
+/// Whether the tables of a process are in its folder, by its [key]: a trace is not added a second time.
 pub fn is_written(folder: &Path, status: Option<&Status>, key: &str) -> bool {
     place::files(folder, status).any(|file| known::key_in(&file).is_some_and(|there| there == key))
 }

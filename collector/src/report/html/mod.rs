@@ -1,7 +1,7 @@
 //! The report as one HTML page that needs nothing else: `gpuspy report --html`.
 //!
 //! The page is a template (`collector/html/`, of which `scripts/build-page` makes `built/page.html`) with data in it: the
-//! report, which is the JSON that `--json` prints, and the [timeline](timeline): a description as JSON, and
+//! report, which is the JSON that `--json` prints, and the [timeline]: a description as JSON, and
 //! [tables](columns) in base64. The template's content security policy lets only its own script and style run, and nothing
 //! be loaded; names of the program's are in JSON strings, in which no `<` is left, so they end no element.
 //! docs/decisions/042-a-page-carries-its-data.md says why it is so.
