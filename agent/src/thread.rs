@@ -7,7 +7,7 @@
 //! The state is a const thread-local without a destructor, so it needs no registration and no allocation, and stays
 //! valid in late destructors. Nothing in here is borrowed across the real call, which may enter a hook again.
 //!
-//! - [`call`]: what does a hook do that has been entered? [`light`]: which ones have less to do?
+//! - [`call`]: what does a hook do that has been entered? [`light`], [`light_runtime`]: which ones have less to do?
 //! - [`out`]: how do the records get out?
 //! - [`ending`]: what is left to do before a thread, or its process, ends?
 
@@ -25,12 +25,14 @@ use crate::sys::{self, Caller, ticks};
 mod call;
 mod ending;
 mod light;
+mod light_runtime;
 mod out;
 
 pub use call::Call;
 use call::Measured;
 pub use ending::{Leaving, ended, exiting};
 pub use light::{AnyLightCall, Around, LightCall, Stored, enter_light};
+pub use light_runtime::LightRuntimeCall;
 use out::Out;
 
 /// Words of the longest record that can wait: every record of a call is one or two cells.

@@ -21,6 +21,11 @@ def added(root, scratch):
     return between(root, scratch, "off", "off", FEWER, MORE)
 
 
+def added_to_runtimes(root, scratch):
+    """Returns those that it adds to a launch by the runtime's API that is not timed, without its native stack."""
+    return between(root, scratch, "off", FREE_LAUNCHES, FEWER, MORE, [root / "target/sim/bin/launch_rate_runtime"], "off")
+
+
 def added_to_timed(root, scratch):
     """Returns those that it adds to a launch that is timed, without what the driver takes for the event."""
     return between(root, scratch, "exact", SLOW_LAUNCHES, FEWER_SLOW, MORE_SLOW)

@@ -174,6 +174,7 @@ impl Work for Launch {
         names.has_communication() && names.is_communication(names.of_handle(call, self.function).id)
     }
 
+    #[inline(always)]
     fn hand_down(&self, call: &Call) {
         let origin = if self.origin == Origin::Caller { call.caller } else { self.function as u64 };
         // A line of Python says more than the code that it called.

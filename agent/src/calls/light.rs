@@ -4,11 +4,13 @@
 //! What a launch needs is asked first, without changing anything; where something is not as it mostly is, [`light`]
 //! returns `None` before the real call, and [`launch`](super::work::launch) does all; otherwise the
 //! record is stored before the real call, when all that it needs is at hand, and published after it.
+//!
+//! A launch of the runtime's API has the record of the driver's inside it, whose kernel and stream are asked there.
 
 use core::hint::cold_path;
 use gpuspy_wire::record::{StackNumber, Untimed, Work};
 
-use crate::calls::work::record_made;
+use crate::calls::work::{over, record_made, record_outside};
 use crate::calls::{Launch, Work as _, record_call, stack_of};
 use crate::cuda::{CUDA_SUCCESS, CUresult};
 use crate::gpu::budget::Gate;
@@ -22,13 +24,16 @@ use crate::names::Names;
 use crate::native::Native;
 use crate::python::{Depth, Python};
 use crate::sink::{self, Session};
-use crate::thread::{self, AnyLightCall, Around, Call, LightCall, Stored};
+use crate::thread::{self, AnyLightCall, Around, Call, LightCall, LightRuntimeCall, Stored};
 
 /// Intercepts a launch, if it is one of those; `None`: nothing has happened. `what` is asked more than once, rather than that
 /// what it returns is kept where a slower way needs it.
 #[inline(always)]
 pub fn light(entry: Entry, what: impl Fn() -> Launch, real: impl FnOnce() -> CUresult) -> Option<CUresult> {
     let session = sink::published().filter(|session| session.is_alive())?;
+    if entry.layer == Layer::Runtime {
+        return of_runtime(session, entry, what, real);
+    }
     let place = place(session, entry, &what())?;
     match thread::enter_light(session, entry.caller.frame)? {
         AnyLightCall::Outermost(call) => made(call, session, entry, place, what, real),
@@ -43,7 +48,7 @@ type Place = (&'static Stream, Untimed);
 #[inline(always)]
 fn place(session: Session, entry: Entry, what: &Launch) -> Option<Place> {
     let is_usual = !what.is_programmatic() && !stream_capture::is_any_open(session);
-    if entry.layer != Layer::Driver || !is_usual || session.get::<Native>().is_asked() {
+    if !is_usual || session.get::<Native>().is_asked() {
         return None;
     }
     let stream = session.get::<Streams>().at_once(what.stream(), entry.per_thread)?;
@@ -80,6 +85,41 @@ fn made<const IS_INSIDE: bool>(
     cold_path();
     drop(check);
     Some(finish(call.into_call(entry), what(), place, result, around))
+}
+
+/// Does so for a launch of the runtime's API, while nothing is timed: launches that are take long, because of their events.
+#[inline(always)]
+fn of_runtime(
+    session: Session,
+    entry: Entry,
+    what: impl Fn() -> Launch,
+    real: impl FnOnce() -> CUresult,
+) -> Option<CUresult> {
+    if !session.get::<Gate>().is_shut() {
+        return None;
+    }
+    let call = LightRuntimeCall::enter(session, entry)?;
+    what().hand_down(&call.as_call(entry));
+    let (result, around) = call.real(real);
+    if result == CUDA_SUCCESS && call.leave(entry, around) {
+        return Some(CUDA_SUCCESS);
+    }
+    cold_path();
+    Some(finish_of_runtime(call.into_call(entry), what(), result, around))
+}
+
+/// Leaves a launch of the runtime's API after its real call, where the driver's call inside it was not observed, or more was recorded
+/// than its launch. Returns its result.
+#[cold]
+#[inline(never)]
+fn finish_of_runtime(
+    call: Call,
+    what: Launch,
+    result: CUresult,
+    Around { before, after }: Around,
+) -> CUresult {
+    let made = record_outside(&call, what, (result, before, after));
+    over(call, made)
 }
 
 /// Stores the record of a launch. `None` where more has to be known or done.

@@ -96,10 +96,20 @@ fn unrecorded<W: Work>(entry: Entry, what: impl FnOnce() -> W, real: impl FnOnce
 /// Makes the call, and records it.
 #[inline(always)]
 fn observed<W: Work>(call: Call, what: W, real: impl FnOnce() -> CUresult) -> CUresult {
-    let Made { result, before, submitted, recorded } = match call.layer {
+    let made = match call.layer {
         Layer::Driver => record_around(&call, what, |call| call.real(real)),
-        Layer::Runtime => record_outside(&call, what, real),
+        Layer::Runtime => {
+            what.hand_down(&call);
+            let made = call.real(real);
+            record_outside(&call, what, made)
+        }
     };
+    over(call, made)
+}
+
+/// Leaves the hook after the real call. Returns its result.
+#[inline(always)]
+pub fn over(call: Call, Made { result, before, submitted, recorded }: Made) -> CUresult {
     if !recorded {
         record_call(&call, result, 0, before);
     }
@@ -107,11 +117,13 @@ fn observed<W: Work>(call: Call, what: W, real: impl FnOnce() -> CUresult) -> CU
     result
 }
 
-/// Makes a call of the runtime, and records it if the driver layer has not.
+/// Records a call of the runtime that has returned, if the driver layer has not.
 #[inline(always)]
-fn record_outside<W: Work>(call: &Call, what: W, real: impl FnOnce() -> CUresult) -> Made {
-    what.hand_down(call);
-    let (result, before, submitted) = call.real(real);
+pub fn record_outside<W: Work>(
+    call: &Call,
+    what: W,
+    (result, before, submitted): (CUresult, u64, u64),
+) -> Made {
     let mut recorded = call.was_recorded(W::Record::KIND);
     if !recorded && result == CUDA_SUCCESS && what.is_work() {
         let mut work = common::<W>(call, &what, submitted, None);

@@ -41,13 +41,20 @@ pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
 
 #[cold]
 fn next_of_caller(hook: &'static Hook, caller: Caller) -> Option<Next> {
-    // Several runtimes can be loaded, and each caller has its own.
-    if hook.layer == Layer::Runtime
-        && let Some(known) = runtime::known(caller.address, hook)
-    {
-        return Some(known);
-    }
-    next_by_symbol(hook, caller)
+    let known = known_of_caller(hook, caller).map(|address| Next { address, labelled: true });
+    known.or_else(|| next_by_symbol(hook, caller))
+}
+
+/// The function that a call on this route continues to, to be recorded, if an earlier call has found it.
+#[inline(always)]
+pub fn known(hook: &'static Hook, route: Route, caller: Caller) -> Option<usize> {
+    hook.next(route).or_else(|| known_of_caller(hook, caller))
+}
+
+/// Several runtimes can be loaded, and each caller has its own.
+#[inline(always)]
+fn known_of_caller(hook: &'static Hook, caller: Caller) -> Option<usize> {
+    if hook.layer == Layer::Runtime { runtime::known(caller.address, hook) } else { None }
 }
 
 /// Finds the next function for a call by symbol. errno is left as the app had it. A pending message of

@@ -115,9 +115,8 @@ impl Pages {
 
 /// The runtime function that a call from `caller` continues to, if a call from the same page was made before.
 #[inline]
-pub fn known(caller: u64, hook: &Hook) -> Option<Next> {
-    let runtime = KNOWN.get(PAGES.runtime(caller)?)?;
-    runtime.function(hook).map(|address| Next { address, labelled: true })
+pub fn known(caller: u64, hook: &Hook) -> Option<usize> {
+    KNOWN.get(PAGES.runtime(caller)?)?.function(hook)
 }
 
 /// Forgets which pages call which runtime when the loader has unloaded objects since: another one may be mapped there next.

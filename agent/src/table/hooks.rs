@@ -51,15 +51,15 @@ macro_rules! hook {
             /// Makes the call if nothing has to be done but to record it; `None`: nothing has happened.
             #[inline(always)]
             unsafe fn light($($arg: $ty,)* caller: Caller, route: Route) -> Option<int> {
-                let next = $crate::table::get($crate::table::Symbol::$symbol).next(route)?;
+                let next = $crate::interpose::known($crate::table::get($crate::table::Symbol::$symbol), route, caller)?;
                 // SAFETY: as in `body`.
                 let call = unsafe { core::mem::transmute::<usize, Function>(next) };
                 // SAFETY: the caller's promises, passed on.
                 $crate::calls::light(entry(caller), #[inline(always)] move || $call, #[inline(always)] move || unsafe { call($($arg),*) })
             } }
 
-            // Ours are the last parameters, so that the program's stay in their registers.
-            $crate::table::hooks::inlined! { $layer $how
+            // One function for all three entry points. Ours are the last parameters, so that the program's stay in their registers.
+            #[inline(never)]
             #[allow(unused_variables, reason = "a call's record needs some of its parameters")]
             unsafe fn body($($arg: $ty,)* caller: Caller, route: Route) -> int {
                 let hook = $crate::table::get($crate::table::Symbol::$symbol);
@@ -81,30 +81,22 @@ macro_rules! hook {
                     #[inline(always)]
                     move || unsafe { call($($arg),*) },
                 )
-            } }
+            }
         }
     };
 }
 pub(crate) use hook;
 
-/// Makes a function part of each of the three entry points where a program makes no call more often, and one function
-/// for all three elsewhere.
-macro_rules! inlined {
-    (runtime launch $($item:tt)*) => { #[inline(always)] $($item)* };
-    ($layer:ident $how:ident $($item:tt)*) => { #[inline(never)] $($item)* };
-}
-pub(crate) use inlined;
-
 /// Keeps what is for calls that [`light`](crate::calls::light) may make.
 macro_rules! if_light {
-    (driver launch $($item:tt)*) => { $($item)* };
+    ($layer:ident launch $($item:tt)*) => { $($item)* };
     ($layer:ident $how:ident $($item:tt)*) => {};
 }
 pub(crate) use if_light;
 
 /// Returns from an entry point if its call was a light one.
 macro_rules! light {
-    (driver launch $arguments:tt) => {
+    ($layer:ident launch $arguments:tt) => {
         // SAFETY: the caller's promises, passed on.
         if let Some(result) = unsafe { light $arguments } {
             return result;

@@ -54,12 +54,12 @@ impl Thread {
 }
 
 /// The two kinds of light calls: the thread's only one, and one in a launch of the runtime's.
-const OUTERMOST: bool = false;
-const INSIDE: bool = true;
+pub(super) const OUTERMOST: bool = false;
+pub(super) const INSIDE: bool = true;
 
 /// The mark of a state in which the next call can be a light one of this kind.
 #[inline(always)]
-fn mark<const IS_INSIDE: bool>(session: Session) -> Mark {
+pub(super) fn mark<const IS_INSIDE: bool>(session: Session) -> Mark {
     let mark = Mark::at::<Live>(session.as_ptr());
     if IS_INSIDE { mark.other() } else { mark }
 }
