@@ -41,20 +41,22 @@ pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
 
 #[cold]
 fn next_of_caller(hook: &'static Hook, caller: Caller) -> Option<Next> {
-    let known = known_of_caller(hook, caller).map(|address| Next { address, labelled: true });
-    known.or_else(|| next_by_symbol(hook, caller))
+    // Several runtimes can be loaded, and each caller has its own.
+    if hook.layer == Layer::Runtime
+        && let Some(address) = runtime::known(caller.address, hook)
+    {
+        return Some(Next { address, labelled: true });
+    }
+    next_by_symbol(hook, caller)
 }
 
 /// The function that a call on this route continues to, to be recorded, if an earlier call has found it.
 #[inline(always)]
 pub fn known(hook: &'static Hook, route: Route, caller: Caller) -> Option<usize> {
-    hook.next(route).or_else(|| known_of_caller(hook, caller))
-}
-
-/// Several runtimes can be loaded, and each caller has its own.
-#[inline(always)]
-fn known_of_caller(hook: &'static Hook, caller: Caller) -> Option<usize> {
-    if hook.layer == Layer::Runtime { runtime::known(caller.address, hook) } else { None }
+    match hook.next(route) {
+        None if hook.layer == Layer::Runtime => runtime::known(caller.address, hook),
+        next => next,
+    }
 }
 
 /// Finds the next function for a call by symbol. errno is left as the app had it. A pending message of
