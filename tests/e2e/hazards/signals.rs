@@ -8,19 +8,26 @@ use gpuspy_tests::Run;
 fn a_handler_that_calls_cuda_may_interrupt_the_agent_at_any_instruction() {
     // A prime, so that loops are met at different instructions. With `auto`, a pause in which launches are not timed may begin,
     // on a busy machine at once: then they have few instructions.
-    interrupted("exact", "13", 20);
+    interrupted("signal_at_instruction", "exact", "13", 20);
 }
 
 #[test]
 fn a_handler_that_calls_cuda_may_interrupt_a_light_launch_at_any_instruction() {
     // It has so few instructions that those around the real call are more of them.
-    interrupted("off", "3", 8);
+    interrupted("signal_at_instruction", "off", "3", 8);
+}
+
+#[test]
+fn a_handler_that_calls_cuda_may_interrupt_a_launch_of_the_runtimes_at_any_instruction_of_both_hooks() {
+    for (timing, stride) in [("off", "11"), ("exact", "41")] {
+        interrupted("signal_at_instruction_runtime", timing, stride, 4);
+    }
 }
 
 /// `most_inner`: of so many launches of the handler, one at most may look like a call inside another.
-fn interrupted(timing: &str, stride: &str, most_inner: u64) {
+fn interrupted(program: &str, timing: &str, stride: &str, most_inner: u64) {
     let stride = if all_points() { "1" } else { stride };
-    let run = || Run::of("signal_at_instruction").arg(stride).env("GPUSPY_TIMING", timing);
+    let run = || Run::of(program).arg(stride).env("GPUSPY_TIMING", timing);
     let plain = run().plain();
     if is_skipped(&plain) {
         return;
