@@ -203,16 +203,22 @@ fn a_stalled_stream_is_reported_although_another_one_goes_on_and_no_thread_is_bl
 
 #[test]
 fn a_kernel_longer_than_the_limit_is_reported_and_then_its_completion() {
-    let done = Run::of("hang").arg("slow").observed_with(&["--hang-after", "1"]).succeeded();
-    let lines: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("gpuspy: hang (")).collect();
-    let [begins, ends] = lines[..] else { panic!("not two lines about hangs: {}", done.stderr) };
-    assert!(begins.contains("slow_3000ms has been pending for"), "{begins}");
-    assert!(ends.contains("slow_3000ms completed after"), "{ends}");
-    let report = done.report();
-    let hang = the_hang(&report);
-    assert_eq!(hang["over"], true);
-    assert!(hang["age_ns"].as_u64().unwrap() >= 2 * SECOND, "{hang:#}");
-    assert!(screen(&done.trace()).starts_with("hung for a while: GPU 0"), "{}", screen(&done.trace()));
+    gpuspy_tests::until_one_is_good(|| {
+        let done = Run::of("hang").arg("slow").observed_with(&["--hang-after", "1"]).succeeded();
+        let hang_lines = done.stderr.lines().filter(|line| line.starts_with("gpuspy: hang ("));
+        let lines: Vec<&str> = hang_lines.collect();
+        assert!((1..=2).contains(&lines.len()), "{}", done.stderr);
+        assert!(lines[0].contains("slow_3000ms has been pending for"), "{}", lines[0]);
+        // A collector that gets no processor for half a second, as on a busy machine, finds that the program has ended.
+        let Some(ends) = lines.get(1) else { return Err(done.stderr) };
+        assert!(ends.contains("slow_3000ms completed after"), "{ends}");
+        let report = done.report();
+        let hang = the_hang(&report);
+        assert_eq!(hang["over"], true);
+        assert!(hang["age_ns"].as_u64().unwrap() >= 2 * SECOND, "{hang:#}");
+        assert!(screen(&done.trace()).starts_with("hung for a while: GPU 0"), "{}", screen(&done.trace()));
+        Ok(())
+    });
 }
 
 #[test]
