@@ -7,7 +7,7 @@
 //! The state is a const thread-local without a destructor, so it needs no registration and no allocation, and stays
 //! valid in late destructors. Nothing in here is borrowed across the real call, which may enter a hook again.
 //!
-//! - [`call`]: what does a hook do that has been entered? [`light`], [`light_runtime`]: which ones have less to do?
+//! - [`call`]: what does a hook do that has been entered? [`entered`], [`light`], [`light_runtime`]: which ones have less to do?
 //! - [`out`]: how do the records get out?
 //! - [`ending`]: what is left to do before a thread, or its process, ends?
 
@@ -24,6 +24,7 @@ use crate::sys::{self, Caller, ticks};
 
 mod call;
 mod ending;
+mod entered;
 mod light;
 mod light_runtime;
 mod out;
@@ -31,7 +32,8 @@ mod out;
 pub use call::Call;
 use call::Measured;
 pub use ending::{Leaving, ended, exiting};
-pub use light::{AnyLightCall, Around, LightCall, Stored, enter_light};
+pub use entered::Around;
+pub use light::{AnyLightCall, LightCall, Stored, enter_light};
 pub use light_runtime::LightRuntimeCall;
 use out::Out;
 

@@ -36,24 +36,22 @@ pub fn next(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
     if let Some(address) = hook.next(route) {
         return Some(Next { address, labelled: true });
     }
-    next_of_caller(hook, caller)
+    next_of_caller(hook, route, caller)
 }
 
 #[cold]
-fn next_of_caller(hook: &'static Hook, caller: Caller) -> Option<Next> {
-    // Several runtimes can be loaded, and each caller has its own.
-    if hook.layer == Layer::Runtime
-        && let Some(address) = runtime::known(caller.address, hook)
-    {
-        return Some(Next { address, labelled: true });
+fn next_of_caller(hook: &'static Hook, route: Route, caller: Caller) -> Option<Next> {
+    match known(hook, route, caller) {
+        Some(address) => Some(Next { address, labelled: true }),
+        None => next_by_symbol(hook, caller),
     }
-    next_by_symbol(hook, caller)
 }
 
 /// The function that a call on this route continues to, to be recorded, if an earlier call has found it.
 #[inline(always)]
 pub fn known(hook: &'static Hook, route: Route, caller: Caller) -> Option<usize> {
     match hook.next(route) {
+        // Several runtimes can be loaded, and each caller has its own.
         None if hook.layer == Layer::Runtime => runtime::known(caller.address, hook),
         next => next,
     }

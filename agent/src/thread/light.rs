@@ -3,79 +3,23 @@
 //! that it needs is at hand: in the ring, where it is published after the real call, or where records wait for the runtime's
 //! call to return.
 //!
-//! Whether a call can be one is a comparison: a thread's state has a mark of the session that it records into since the last
-//! call that left it so, and each frame that changes the state since has removed the mark. A signal handler may do so between
-//! the comparison and the time when the state is held, so that what matters is looked at again then.
+//! What it begins with, and how it is known that a call can be one, is in [`entered`](super::entered).
 
 use core::hint::cold_path;
 use gpuspy_wire::in_progress;
 use gpuspy_wire::record::{self, Kind, StackNumber, Via};
 
-use super::call::{ALIKE, Call, Measured, stands_for_many};
+use super::call::Call;
+use super::entered::{Around, Entered, INSIDE, OUTERMOST, mark};
 use super::out::{CORRELATION_WORD, LAUNCH_WORDS, PreparedLaunch, SUBMITTED_WORD};
-use super::{END_WORD, NO_SCOPE, Scope, State, THREAD, Thread};
-use crate::guarded::Mark;
+use super::{END_WORD, NO_SCOPE, Scope, State, THREAD};
 use crate::hook::Entry;
-use crate::sink::{Live, Session};
-use crate::sys::{self, Caller};
-
-impl State {
-    /// Releases the state, which this frame holds, and marks it if the next call can be a light one.
-    #[inline(always)]
-    pub(super) fn rest(&self, session: Session) {
-        // SAFETY: this frame holds the state, or it would not release it; the borrow ends before that.
-        if unsafe { self.thread.get() }.is_at_rest(session) && sys::has_counter() {
-            self.thread.release_with(mark::<OUTERMOST>(session));
-        } else {
-            self.thread.release();
-        }
-    }
-
-    /// Does the same for the time of the real call of a launch of the runtime's.
-    #[inline(always)]
-    pub(super) fn lend(&self, session: Session) {
-        // SAFETY: as above.
-        if unsafe { self.thread.get() }.pending_words == 0 && sys::has_counter() {
-            self.thread.release_with(mark::<INSIDE>(session));
-        } else {
-            self.thread.release();
-        }
-    }
-}
-
-impl Thread {
-    /// Whether no call is open and nothing waits to go out, for which there is a way in this session.
-    #[inline(always)]
-    fn is_at_rest(&self, session: Session) -> bool {
-        let is_open = self.driver.frame | self.runtime.frame != 0;
-        let waits = self.pending_words | self.behind_words != 0;
-        !is_open && !waits && self.out.leads_to(session) && self.out.is_clear()
-    }
-}
-
-/// The two kinds of light calls: the thread's only one, and one in a launch of the runtime's.
-pub(super) const OUTERMOST: bool = false;
-pub(super) const INSIDE: bool = true;
-
-/// The mark of a state in which the next call can be a light one of this kind.
-#[inline(always)]
-pub(super) fn mark<const IS_INSIDE: bool>(session: Session) -> Mark {
-    let mark = Mark::at::<Live>(session.as_ptr());
-    if IS_INSIDE { mark.other() } else { mark }
-}
+use crate::sink::Session;
+use crate::sys::Caller;
 
 /// A light call. Its thread's state is held, except during the real call.
 #[derive(Clone, Copy)]
-pub struct LightCall<const IS_INSIDE: bool> {
-    session: Session,
-    state: *const State,
-    /// Ticks when the hook was entered.
-    entered: u64,
-    /// The correlation of the call's record.
-    correlation: u64,
-    /// Whether our own time in it is measured, for many.
-    is_measured: bool,
-}
+pub struct LightCall<const IS_INSIDE: bool>(Entered);
 
 /// A light call of either kind.
 pub enum AnyLightCall {
@@ -90,15 +34,8 @@ pub enum Stored {
     Waiting,
 }
 
-/// The ticks around a real call; those before it are the entry's if our own time is not measured.
-#[derive(Clone, Copy)]
-pub struct Around {
-    pub before: u64,
-    pub after: u64,
-}
-
 /// Enters a hook with a light call, if the call can be one; nothing is changed otherwise. The session is this process's and
-/// [lives](Live::is_alive), and the hook is of the driver's layer and has this frame.
+/// [lives](crate::sink::Live::is_alive), and the hook is of the driver's layer and has this frame.
 #[inline(always)]
 pub fn enter_light(session: Session, frame: u64) -> Option<AnyLightCall> {
     let state = THREAD.with(core::ptr::from_ref);
@@ -111,56 +48,32 @@ pub fn enter_light(session: Session, frame: u64) -> Option<AnyLightCall> {
 impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
     #[inline(always)]
     fn enter(session: Session, state: *const State, frame: u64) -> Option<Self> {
-        // SAFETY: as in `enter` of the module above.
-        let own = unsafe { &*state };
-        if !own.thread.has(mark::<IS_INSIDE>(session)) {
-            return None;
-        }
-        own.thread.hold();
-        // The mark says that ticks are the counter's.
-        let entered = sys::counter();
-        // SAFETY: held by this frame alone; the borrow ends before the real call.
-        let t = unsafe { own.thread.get() };
-        if IS_INSIDE && t.runtime.frame <= frame {
+        let entered = Entered::enter::<IS_INSIDE>(session, state)?;
+        if IS_INSIDE && entered.thread().runtime.frame <= frame {
             // The runtime's call was left without returning: see `discard_scopes`.
             cold_path();
-            own.thread.release();
+            entered.thread().out.give_back_correlation();
+            entered.own().thread.release();
             return None;
         }
-        let correlation = t.out.next_correlation();
-        Some(LightCall { session, state, entered, correlation, is_measured: stands_for_many(correlation) })
-    }
-
-    #[inline(always)]
-    fn own(&self) -> &State {
-        // SAFETY: as in `enter`; made there on this thread.
-        unsafe { &*self.state }
-    }
-
-    /// Returns the thread's state. A borrow never lasts across the real call.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "the state is the thread's, not the call's")]
-    fn thread(&self) -> &mut Thread {
-        // SAFETY: held since `enter_light` on this thread, which a light call never leaves, except during the real call;
-        // borrows end before that, and before the calling function returns.
-        unsafe { self.own().thread.get() }
+        Some(LightCall(entered))
     }
 
     /// Leaves the hook before the real call: the call cannot be a light one. Another call gets its correlation.
     pub fn give_up(self) {
-        self.thread().out.give_back_correlation();
-        self.own().rest(self.session);
+        self.0.thread().out.give_back_correlation();
+        self.0.own().rest(self.0.session);
     }
 
     /// Returns the call that the record is of, and how it came to the driver.
     #[inline(always)]
     fn outermost(&self, entry: Entry) -> (in_progress::Call, Via) {
         if IS_INSIDE {
-            let Scope { api, begin, caller, .. } = self.thread().runtime;
+            let Scope { api, begin, caller, .. } = self.0.thread().runtime;
             (in_progress::Call { api, caller, since: begin }, Via::RuntimeDriver)
         } else {
             let call =
-                in_progress::Call { api: entry.api, caller: entry.caller.address, since: self.entered };
+                in_progress::Call { api: entry.api, caller: entry.caller.address, since: self.0.entered };
             (call, Via::Driver)
         }
     }
@@ -172,7 +85,7 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
         let head = record::Head::new::<record::Launch>();
         record::Work {
             head: record::Head { api, via: via as u8, flags, ..head },
-            correlation: self.correlation,
+            correlation: self.0.correlation,
             begin: since,
             caller,
             ..record::Work::default()
@@ -182,14 +95,14 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
     /// Returns the native stack of the launch; none if there is none.
     #[inline(always)]
     pub fn launch_stack(&self) -> StackNumber {
-        if IS_INSIDE { self.thread().runtime.stack } else { StackNumber::NONE }
+        if IS_INSIDE { self.0.thread().runtime.stack } else { StackNumber::NONE }
     }
 
     /// Stores the call's record until [`leave`](Self::leave). `None` if it is not certain that there is room for it, or if
     /// something has to go out before it by now.
     #[inline(always)]
     pub fn store(&self, record: record::Launch) -> Option<Stored> {
-        let t = self.thread();
+        let t = self.0.thread();
         if !IS_INSIDE {
             return t.out.prepare(record).map(Stored::InRing);
         }
@@ -205,7 +118,7 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
     /// Makes the real call. Returns its result, and the ticks around it. A light call does not change errno.
     #[inline(always)]
     pub fn real<R>(&self, entry: Entry, real: impl FnOnce() -> R) -> (R, Around) {
-        let t = self.thread();
+        let t = self.0.thread();
         t.out.count_call();
         // What a hook that is entered inside looks at.
         t.driver.frame = entry.caller.frame;
@@ -213,19 +126,17 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
             let (call, _) = self.outermost(entry);
             t.out.enter_call(call);
         }
-        self.own().thread.release();
-        let before = if self.is_measured { sys::counter() } else { self.entered };
-        let result = real();
-        (result, Around { before, after: sys::counter() })
+        self.0.own().thread.release();
+        self.0.real(real)
     }
 
     /// Publishes the record after the real call, or lets it wait for the runtime's call, and leaves the hook. Returns false, and
     /// does neither, if another hook that was entered meanwhile has recorded something: then the record is gone, and the call
     /// [becomes a usual one](Self::into_call).
     #[inline(always)]
-    pub fn leave(&self, stored: Stored, Around { before, after }: Around) -> bool {
-        self.own().thread.hold();
-        let t = self.thread();
+    pub fn leave(&self, stored: Stored, around: Around) -> bool {
+        self.0.own().thread.hold();
+        let (t, after) = (self.0.thread(), around.after);
         match stored {
             Stored::InRing(prepared) if t.out.has(&prepared) => {
                 t.out.publish(prepared, after);
@@ -233,7 +144,7 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
             }
             // A handler on a stack above this one takes our scopes as abandoned, and its record takes the place of ours.
             Stored::Waiting
-                if t.pending_words == 0 && t.pending.get(CORRELATION_WORD) == Some(&self.correlation) =>
+                if t.pending_words == 0 && t.pending.get(CORRELATION_WORD) == Some(&self.0.correlation) =>
             {
                 for at in [END_WORD, SUBMITTED_WORD] {
                     if let Some(word) = t.pending.get_mut(at) {
@@ -246,31 +157,26 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
             _ => return false,
         }
         t.driver.frame = 0;
-        if self.is_measured {
-            cold_path();
-            let inside = after.wrapping_sub(before);
-            let own = sys::counter().wrapping_sub(self.entered).wrapping_sub(inside);
-            t.out.count_own(own.wrapping_mul(ALIKE));
-        }
+        self.0.count_own(around);
         if IS_INSIDE {
-            self.own().thread.release();
+            self.0.own().thread.release();
         } else {
-            self.own().thread.release_with(mark::<OUTERMOST>(self.session));
+            self.0.own().thread.release_with(mark::<OUTERMOST>(self.0.session));
         }
         true
     }
 
     /// Goes on as a usual call, of which the real one has been made.
     pub fn into_call(self, entry: Entry) -> Call {
-        self.own().thread.hold();
-        let t = self.thread();
+        self.0.own().thread.hold();
+        let t = self.0.thread();
         t.errno = t.errno_place.get();
         let Entry { caller: Caller { address: caller, frame }, api, .. } = entry;
-        t.driver = Scope { frame, api, begin: self.entered, caller, ..NO_SCOPE };
+        t.driver = Scope { frame, api, begin: self.0.entered, caller, ..NO_SCOPE };
         let call = self.as_call(entry);
         if IS_INSIDE && t.runtime.frame == 0 {
             // A handler on a stack above this one has taken the runtime's call as abandoned, and what is known of it is gone.
-            return Call { api, begin: self.entered, caller, ..call };
+            return Call { api, begin: self.0.entered, caller, ..call };
         }
         call
     }
@@ -278,20 +184,8 @@ impl<const IS_INSIDE: bool> LightCall<IS_INSIDE> {
     /// Returns the call as others see it, which they do not leave.
     #[inline(always)]
     pub fn as_call(&self, entry: Entry) -> Call {
-        let (in_progress::Call { api, caller, since }, via) = self.outermost(entry);
-        Call {
-            session: self.session,
-            state: self.state,
-            entered: self.entered,
-            layer: entry.layer,
-            per_thread: entry.per_thread,
-            api,
-            begin: since,
-            caller,
-            correlation: self.correlation,
-            via,
-            measured: if self.is_measured { Measured::ForMany } else { Measured::ByOthers },
-        }
+        let (call, via) = self.outermost(entry);
+        self.0.as_call(entry, call, via)
     }
 }
 
@@ -307,19 +201,24 @@ mod tests {
         let state = State::new();
         // SAFETY: only its address is used.
         let session = unsafe { Session::new(NonNull::dangling()) };
-        let call =
-            LightCall::<INSIDE> { session, state: &state, entered: 70, correlation: 5, is_measured: false };
+        let call = LightCall::<INSIDE>(Entered {
+            session,
+            state: &state,
+            entered: 70,
+            correlation: 5,
+            is_measured: false,
+        });
         let caller = Caller { address: 0x1234, frame: 100 };
         let entry = Entry { caller, layer: Layer::Driver, per_thread: false, api: 9 };
         let around = Around { before: 71, after: 90 };
         state.thread.hold();
-        call.thread().runtime = Scope { frame: 200, api: 3, begin: 60, caller: 0x5678, ..NO_SCOPE };
+        call.0.thread().runtime = Scope { frame: 200, api: 3, begin: 60, caller: 0x5678, ..NO_SCOPE };
         let launch = || record::Launch { work: call.work(entry, 0), ..record::Launch::default() };
 
         let stored = call.store(launch()).unwrap();
         assert!(call.leave(stored, around), "nothing has come in between");
         state.thread.hold();
-        let t = call.thread();
+        let t = call.0.thread();
         assert_eq!(
             (t.pending_words, t.pending[CORRELATION_WORD], t.pending[END_WORD]),
             (LAUNCH_WORDS, 5, 90)
@@ -328,12 +227,12 @@ mod tests {
 
         let stored = call.store(launch()).unwrap();
         // The handler has discarded the scopes, and its record, which has gone out, was where the launch's waited.
-        let t = call.thread();
+        let t = call.0.thread();
         t.runtime = NO_SCOPE;
         t.driver = NO_SCOPE;
         t.pending = [7; super::super::PENDING_WORDS];
         assert!(!call.leave(stored, around));
-        assert_eq!((call.thread().pending_words, call.thread().pending[END_WORD]), (0, 7));
+        assert_eq!((call.0.thread().pending_words, call.0.thread().pending[END_WORD]), (0, 7));
         let usual = call.into_call(entry);
         let told = (usual.api, usual.begin, usual.caller, usual.correlation, usual.via);
         assert_eq!(told, (9, 70, 0x1234, 5, Via::RuntimeDriver));
