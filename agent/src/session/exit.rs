@@ -18,6 +18,8 @@ use crate::thread;
 pub struct Shared {
     /// What the line at exit is about, or null. Release by the poller, acquire by the exit handler, which takes it.
     announcement: AtomicPtr<Announcement>,
+    /// Whether there is or was such a line. Relaxed: the poller sets it, and asks.
+    is_announced: AtomicBool,
     /// `GPUSPY_QUIET`, as it was when the session started. Relaxed: set before the session is published.
     quiet: AtomicBool,
 }
@@ -35,6 +37,7 @@ impl Shared {
 
     /// Sets what the line at exit is about.
     pub fn announce(&self, announcement: Announcement) {
+        self.is_announced.store(true, Ordering::Relaxed);
         let old = self.announcement.swap(Box::into_raw(Box::new(announcement)), Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY: made by us, and ours alone since the swap.
@@ -42,10 +45,9 @@ impl Shared {
         }
     }
 
-    /// Whether the line at exit will say what has become of the trace.
-    pub fn is_announced(&self) -> bool {
-        // Relaxed: the poller asks, which has set it.
-        !self.announcement.load(Ordering::Relaxed).is_null()
+    /// Whether the line at exit says what has become of the trace, or has said it.
+    fn is_announced(&self) -> bool {
+        self.is_announced.load(Ordering::Relaxed)
     }
 
     /// Prints where the trace is, once. At the exit it returns when the trace is written.
@@ -108,4 +110,29 @@ pub extern "C" fn at_exit() {
     // Release, with the collector's acquire: it finds in the rings what was recorded before.
     session.segment.header().live.0.exiting.store(1, Ordering::Release);
     session.get::<Shared>().say_line(Moment::Exit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::environment::Environment;
+    use crate::session::place::Place;
+
+    /// At an exit during which the poller saw that the collector had been killed, two lines were printed.
+    #[test]
+    fn nobody_else_says_what_has_become_of_a_trace_before_the_line_at_exit_or_after_it() {
+        let shared = Shared {
+            announcement: AtomicPtr::new(core::ptr::null_mut()),
+            is_announced: AtomicBool::new(false),
+            quiet: AtomicBool::new(true),
+        };
+        assert!(!shared.is_announced());
+        let path = std::env::temp_dir().join(format!("gpuspy-agent-line-{}.gspy", std::process::id()));
+        let environment = Environment::of(&[&format!("GPUSPY_OUTPUT={}", path.display())]);
+        shared.announce(Announcement::new(Place::find(&environment).unwrap(), "gpuspy report".to_owned()));
+        assert!(shared.is_announced());
+        shared.say_line(Moment::Exit);
+        assert!(shared.is_announced());
+        std::fs::remove_file(path).unwrap();
+    }
 }
