@@ -3,7 +3,7 @@
 
 use crate::compare::{Compared, by_name, compare, known_calls, median, slack, transfers};
 use gpuspy_collector::model::When;
-use gpuspy_tests::{Done, Run};
+use gpuspy_tests::{Done, Run, until_one_is_good};
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -140,14 +140,20 @@ fn a_deep_queue_behind_a_wait_that_only_the_program_can_end_never_hangs() {
 #[test]
 fn a_stream_that_was_deep_is_timed_again_after_any_kind_of_wait() {
     for (how, least) in [("context", 380), ("poll", 300)] {
-        let done = Run::of("deep_then_empty").arg(how).observed().succeeded();
-        assert!(
-            done.report()["coverage"]["runs"]["launches"].as_u64().unwrap() > 400,
-            "{how}: the stream was never deep"
-        );
-        let kernels = done.report()["kernels"].clone();
-        let shallow = by_name(&kernels, "name", "timed")["shallow_5us"];
-        assert!(shallow >= least, "{how}: only {shallow} of 400 launches on the shallow stream are timed");
+        until_one_is_good(|| {
+            let done = Run::of("deep_then_empty").arg(how).observed().succeeded();
+            // Where the program has to wait for a processor, the GPU keeps up with it.
+            if done.report()["coverage"]["runs"]["launches"].as_u64().unwrap() <= 400 {
+                return Err(format!("{how}: the stream was never deep"));
+            }
+            let kernels = done.report()["kernels"].clone();
+            let shallow = by_name(&kernels, "name", "timed")["shallow_5us"];
+            assert!(
+                shallow >= least,
+                "{how}: only {shallow} of 400 launches on the shallow stream are timed"
+            );
+            Ok(())
+        });
     }
 }
 

@@ -4,6 +4,7 @@ use super::{launches, our_lines};
 use gpuspy_collector::trace::TraceReader;
 use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::{Done, Run, program, report};
+use gpuspy_wire::TRACE_MAGIC;
 use gpuspy_wire::record::flag;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Returns whether the trace contains anything. Its file is created before its collector is started, so a process that
-/// ends within that millisecond leaves it empty.
+/// ends within that millisecond leaves it with nothing but the bytes that mark it.
 fn has_begun(trace: &Path) -> bool {
     let until = Instant::now() + Duration::from_secs(2);
     loop {
-        match std::fs::metadata(trace).unwrap().len() {
-            0 if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
-            length => return length != 0,
+        let has_more = std::fs::metadata(trace).unwrap().len() > TRACE_MAGIC.len() as u64;
+        if has_more || Instant::now() >= until {
+            return has_more;
         }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
