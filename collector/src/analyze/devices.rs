@@ -165,7 +165,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             timed: time.timed,
             identity: time.identity,
             bins: time.bins,
-            work: Work { observed: time.work, ..Work::default() },
+            work: Work { observed: time.work, streams: time.streams, ..Work::default() },
             streams: time.streams,
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),

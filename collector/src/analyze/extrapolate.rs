@@ -211,6 +211,8 @@ pub struct Range {
 pub struct Extent {
     /// How many of them have an estimated time.
     pub known: u64,
+    /// For how many of those enough windows stand.
+    pub sampled: u64,
     /// That time, ns.
     pub time: Range,
     /// How many of the known ones have the time of others: none of their shape, size or graph was timed, and there are too few
@@ -221,10 +223,16 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Whether what was observed in windows stands for them.
+    pub fn is_sampled(&self) -> bool {
+        self.sampled.saturating_mul(2) >= self.known
+    }
+
     /// Returns the sum of both.
     pub fn plus(self, other: Extent) -> Extent {
         Extent {
             known: self.known + other.known,
+            sampled: self.sampled + other.sampled,
             time: self.time.plus(other.time),
             guessed: self.guessed + other.guessed,
             unknown: self.unknown + other.unknown,

@@ -12,8 +12,9 @@
 //! was observed. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
 //! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
 //! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
-//! as much of it had run side by side; of what kernels can cover, [four times](COVERED) as much. No part gets more than it may have been. If no operation of a kind was ever
-//! timed, that kind may have filled all pauses.
+//! as much of it had run side by side; of what kernels can cover, [four times](COVERED) as much. Where too few windows stand for the
+//! operations in pauses, nothing follows from what was observed: all streams may have worked at the same time. No part gets more than it may have been. If no operation of a kind was ever timed, that kind may
+//! have filled all pauses.
 
 use super::estimate::Sum;
 use super::extrapolate::Extent;
@@ -29,6 +30,8 @@ pub struct Work {
     pub paused: [Extent; CLASSES],
     /// Of others that are untimed for other reasons, and in no run and no burst.
     pub unseen: [Extent; CLASSES],
+    /// The number of streams that had work.
+    pub streams: u64,
     /// The upper bound of the time of all kernels, where the table of kernels knows it.
     pub most_compute: Option<u64>,
     /// The time of the selected kernels by their table, where these alone are selected.
@@ -131,10 +134,11 @@ impl Fill {
             0 => 1.0,
             all => (identity.busy[class].value as f64 / all as f64).min(1.0),
         };
+        let alone = if paused.is_sampled() { 1.0 } else { 1.0 / work.streams.max(1) as f64 };
         // Those that were never timed are assumed to be like the others.
         let all = |of: Extent| of.time.value * (of.known + of.unknown) as f64 / of.known.max(1) as f64;
         let mut fill = Fill {
-            lo: (paused.time.lo * (1.0 - beside * (1.0 - share))).max(0.0),
+            lo: (paused.time.lo * alone.min(1.0 - beside * (1.0 - share))).max(0.0),
             value: all(paused) * share,
             hi: paused.time.hi,
             unseen: all(unseen) * share,
@@ -206,7 +210,7 @@ mod tests {
     }
 
     fn took(known: u64, lo: f64, value: f64, hi: f64) -> Extent {
-        Extent { known, time: Range { lo, value, hi }, ..Extent::default() }
+        Extent { known, sampled: known, time: Range { lo, value, hi }, ..Extent::default() }
     }
 
     fn work(observed: [u64; 4], compute: Extent) -> Work {
@@ -250,6 +254,19 @@ mod tests {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
         let whole = extrapolated(&observed, &work([80, 0, 0, 0], took(10, 800.0, 800.0, 800.0))).unwrap();
         assert_eq!(whole.busy[0], Sum { value: 60 + 600, lo: 60 + 400, hi: 60 + 800 });
+    }
+
+    /// In the first phase and two windows, kernels on 24 streams hardly met; in the pauses, where launches follow each other three times
+    /// as fast, a fifth of their time was side by side. The lower bound was above the truth.
+    #[test]
+    fn where_few_windows_stand_for_the_pauses_all_streams_may_have_worked_at_the_same_time() {
+        let observed = identity([14, 0, 0, 0], 0, 0, 1_000);
+        let of = |sampled, streams| {
+            let compute = Extent { sampled, ..took(10, 240.0, 240.0, 240.0) };
+            extrapolated(&observed, &Work { streams, ..work([14, 0, 0, 0], compute) }).unwrap().busy[0]
+        };
+        assert_eq!(of(4, 24), Sum { value: 14 + 240, lo: 14 + 10, hi: 14 + 240 });
+        assert_eq!((of(5, 24).lo, of(0, 1).lo), (14 + 240, 14 + 240));
     }
 
     /// In windows a fifth of the graphs' time was beside kernels, and in pauses two thirds: the lower bound was above the truth.
@@ -357,6 +374,7 @@ mod tests {
             }
             let extent = |(known, ns, unknown): (u64, f64, u64)| Extent {
                 known,
+                sampled: known / 2,
                 guessed: 0,
                 unknown,
                 time: if known > 0 { Range { lo: ns / 2.0, value: ns, hi: ns * 2.0 } } else { Range::default() },
@@ -367,6 +385,7 @@ mod tests {
                 observed,
                 paused: paused.map(extent),
                 unseen: unseen.map(extent),
+                streams: 3,
                 most_compute: None,
                 selected: None,
             };

@@ -64,7 +64,7 @@ fn gpu_time_in_sampling_pauses_is_extrapolated_and_reported() {
         hi: 3.0 * compute as f64,
     };
     work.observed = [compute, 0, 0, 0];
-    work.paused[0] = Extent { known: 9, time, guessed: 0, unknown: 0 };
+    work.paused[0] = Extent { known: 9, sampled: 9, time, guessed: 0, unknown: 0 };
     // The table of kernels knows nothing of them.
     work.most_compute = None;
     identity.unobserved = Sum { value: 3 * observed + 1, lo: 3 * observed + 1, hi: 3 * observed + 1 };

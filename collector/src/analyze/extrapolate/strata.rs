@@ -125,12 +125,13 @@ impl<K: Copy + Ord + Hash> Strata<K> {
         let count = device.all.count(why);
         if device.all.timed > 0 {
             let certain = |sample: &Sample| sample.certain(why);
-            let (guessed, like_others) = match device.all.has_windows() {
-                true => (0, 0),
-                false => (device.never_timed(certain), device.like_others(certain)),
+            let (sampled, guessed, like_others) = match device.all.has_windows() {
+                true => (count, 0, 0),
+                false => (0, device.never_timed(certain), device.like_others(certain)),
             };
             let time = device.sum(|sample| sample.time_of(why)).unwrap_or_default();
-            return Extent { known: count, time: device.without(like_others, time), guessed, unknown: 0 };
+            let time = device.without(like_others, time);
+            return Extent { known: count, sampled, time, guessed, unknown: 0 };
         }
         let whole = self.whole();
         if whole.timed > 0 {

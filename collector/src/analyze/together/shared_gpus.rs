@@ -26,7 +26,7 @@ pub(super) fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[(&Devic
     (device.timed, device.late) = (time.timed, time.late);
     device.streams = time.streams;
     device.bins = time.bins;
-    device.work.observed = time.work;
+    (device.work.observed, device.work.streams) = (time.work, time.streams);
     device.work.most_compute = own.iter().map(|(row, _)| row.work.most_compute).sum();
     device.work.selected = own.iter().map(|(row, _)| row.work.selected).reduce(both).flatten();
     for (row, _) in own {
