@@ -1,5 +1,6 @@
 //! Numbers for what is sent once: found by a hash, taken without a lock, and never taken back.
 
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Places that are tried before the table counts as full for a hash.
@@ -63,10 +64,21 @@ impl<const N: usize> Numbers<N> {
     /// Returns the number of a hash if what it stands for was sent.
     #[inline(always)]
     pub fn known(&self, hash: u64) -> Option<Numbered> {
-        let sent = hash & !(SENT | FOUND) | SENT;
+        // Most are in their first place.
+        let first = Self::probes(hash).next()?;
+        let known = self.places.get(first)?.load(Ordering::Relaxed);
+        if known & !FOUND == Self::sent(hash) {
+            return Some(Numbered { number: first as u32 + 1, found: known & FOUND != 0 });
+        }
+        cold_path();
+        self.known_further(hash)
+    }
+
+    #[inline(never)]
+    fn known_further(&self, hash: u64) -> Option<Numbered> {
         for index in Self::probes(hash) {
             let known = self.places.get(index)?.load(Ordering::Relaxed);
-            if known & !FOUND == sent {
+            if known & !FOUND == Self::sent(hash) {
                 return Some(Numbered { number: index as u32 + 1, found: known & FOUND != 0 });
             }
             if known == 0 {
@@ -74,6 +86,12 @@ impl<const N: usize> Numbers<N> {
             }
         }
         None
+    }
+
+    /// Returns what is in the place of a hash when what it stands for was sent, but for what was found of it.
+    #[inline(always)]
+    fn sent(hash: u64) -> u64 {
+        hash & !(SENT | FOUND) | SENT
     }
 
     #[inline(always)]

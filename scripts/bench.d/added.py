@@ -22,8 +22,11 @@ def added(root, scratch):
 
 
 def added_to_runtimes(root, scratch):
-    """Returns those that it adds to a launch by the runtime's API that is not timed, without its native stack."""
-    return between(root, scratch, "off", FREE_LAUNCHES, FEWER, MORE, [root / "target/sim/bin/launch_rate_runtime"], "off")
+    """Returns those that it adds to a launch by the runtime's API that is not timed, without its native stack, and those that the
+    stack adds."""
+    program = [root / "target/sim/bin/launch_rate_runtime"]
+    ways = [between(root, scratch, "off", FREE_LAUNCHES, FEWER, MORE, program, stacks) for stacks in ("off", "auto")]
+    return ways[0], ways[1] - ways[0]
 
 
 def added_to_timed(root, scratch):

@@ -15,6 +15,7 @@
 mod rule;
 mod walk;
 
+use core::hint::cold_path;
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::record::{CELL_WORDS, Head, MAX_FRAMES, MAX_STACK_CELLS, Stack, StackNumber};
 
@@ -109,6 +110,7 @@ impl Native {
     }
 
     /// Returns the number of the frames around a call, up to `most`; none if they are not more than its caller.
+    #[inline(always)]
     fn number(&self, call: &Call, most: usize, python: StackNumber) -> StackNumber {
         let frames =
             || Frames::from(call.outermost(), self.first_stack, |address| self.rule(address)).take(most);
@@ -120,7 +122,10 @@ impl Native {
         if count < 2 {
             return StackNumber::NONE;
         }
-        let stack = self.stacks.number(hash, |number| Self::send(call, FIRST + number, python, frames()));
+        let stack = self.stacks.known(hash).or_else(|| {
+            cold_path();
+            self.stacks.number(hash, |number| Self::send(call, FIRST + number, python, frames()))
+        });
         match stack {
             Some(stack) if stack.number != 0 => StackNumber::new(FIRST + stack.number),
             _ => StackNumber::NONE,
@@ -128,14 +133,23 @@ impl Native {
     }
 
     /// Returns the rule of a return address.
-    #[inline]
+    #[inline(always)]
     fn rule(&self, address: u64) -> Option<Rule> {
-        let stored = self.rules.get(address)?;
-        stored.get().unwrap_or_else(|| self.learn(address, stored))
+        self.rules.first(address).and_then(Stored::rule).or_else(|| {
+            cold_path();
+            self.learn(address)
+        })
     }
 
+    /// Does so where it is not in its first place of the table, or is not known yet, or is known to be none.
     #[cold]
-    fn learn(&self, address: u64, stored: &Stored) -> Option<Rule> {
+    #[inline(never)]
+    fn learn(&self, address: u64) -> Option<Rule> {
+        let stored = self.rules.get(address)?;
+        let known = stored.rule();
+        if known.is_some() || stored.is_none() {
+            return known;
+        }
         let errno = sys::Errno::save();
         let rule = rule::of(address);
         stored.put(rule);

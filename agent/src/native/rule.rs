@@ -23,26 +23,30 @@ pub struct Rule {
 /// A rule as one word: 0 = not looked up yet. Relaxed: a word says all.
 pub struct Stored(AtomicU64);
 
+// The lowest 32 bits are the distance to the top, and those above it the place of the frame pointer, both signed.
+const TOP_BITS: u32 = 32;
+const FRAME_BITS: u32 = 28;
 const KNOWN: u64 = 1 << 63;
 const NONE: u64 = 1 << 62;
 const BY_FRAME: u64 = 1 << 61;
 const SAVED: u64 = 1 << 60;
-/// Distances have so many bits, and are signed.
-const BITS: u32 = 30;
 
 impl Stored {
-    /// Returns the rule, if it was looked up.
-    #[inline]
-    pub fn get(&self) -> Option<Option<Rule>> {
+    /// Returns the rule, if there is one that was looked up.
+    #[inline(always)]
+    pub fn rule(&self) -> Option<Rule> {
         let word = self.0.load(Ordering::Relaxed);
-        if word & NONE != 0 {
-            return Some(None);
-        }
-        let distance = |at: u32| ((word << (64 - BITS - at)) as i64) >> (64 - BITS);
-        (word & KNOWN != 0).then(|| {
-            let frame = (word & SAVED != 0).then(|| distance(BITS));
-            Some(Rule { is_by_frame: word & BY_FRAME != 0, top: distance(0), frame })
+        let frame = ((word << (64 - TOP_BITS - FRAME_BITS)) as i64) >> (64 - FRAME_BITS);
+        (word & KNOWN != 0).then_some(Rule {
+            is_by_frame: word & BY_FRAME != 0,
+            top: i64::from(word as i32),
+            frame: (word & SAVED != 0).then_some(frame),
         })
+    }
+
+    /// Whether it was looked up, and there is none.
+    pub fn is_none(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & NONE != 0
     }
 
     /// Keeps what was found.
@@ -59,16 +63,16 @@ impl Stored {
 
 /// Returns a rule as a word. `None`: its distances are too large for it.
 fn word_of(rule: Rule) -> Option<u64> {
-    let bits = |distance: i64| {
-        let limit = 1i64 << (BITS - 1);
-        (-limit..limit).contains(&distance).then_some(distance as u64 & ((1 << BITS) - 1))
-    };
     let by = if rule.is_by_frame { BY_FRAME } else { 0 };
     let saved = match rule.frame {
-        Some(at) => SAVED | bits(at)? << BITS,
+        Some(at) => {
+            let limit = 1i64 << (FRAME_BITS - 1);
+            let at = (-limit..limit).contains(&at).then_some(at as u64 & ((1 << FRAME_BITS) - 1))?;
+            SAVED | at << TOP_BITS
+        }
         None => 0,
     };
-    Some(KNOWN | by | saved | bits(rule.top)?)
+    Some(KNOWN | by | saved | u64::from(i32::try_from(rule.top).ok()?.cast_unsigned()))
 }
 
 /// Returns the rule of a return address; `None` where its file says nothing, or something that no compiler's function needs.

@@ -13,8 +13,10 @@ const LARGEST_STACK: u64 = 1 << 30;
 #[derive(Clone)]
 pub struct Frames<R> {
     rule: R,
-    /// The next return address; 0 = there is none.
+    /// The return address that was found last, or where to start.
     address: u64,
+    /// Whether that was given out.
+    has_begun: bool,
     /// The stack pointer and the frame pointer that the function at that address has after the return.
     stack: u64,
     frame: u64,
@@ -25,25 +27,30 @@ pub struct Frames<R> {
 impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
     /// Starts at a hook that has not returned, which has a frame record as the ABI has it: the caller's frame pointer, and above
     /// it the return address. `first_stack` is the end of the first thread's stack.
+    #[inline(always)]
     pub fn from(caller: Caller, first_stack: u64, rule: R) -> Frames<R> {
         let stack = caller.frame + 16;
         let end = end_of(stack, first_stack);
         // SAFETY: the hook's frame record, in a frame of this thread's that has not returned.
         let frame = unsafe { read(caller.frame) };
-        Frames { rule, address: caller.address, stack, frame, end }
+        Frames { rule, address: caller.address, has_begun: false, stack, frame, end }
     }
 
     /// Goes on to the caller of the function that is at `address`. `None`: nobody knows it.
+    #[inline(always)]
     fn next_of(&mut self, address: u64) -> Option<u64> {
         let rule = (self.rule)(address)?;
         let base = if rule.is_by_frame { self.frame } else { self.stack };
-        let top = base.checked_add_signed(rule.top)?;
-        let is_sound = top > self.stack && top - self.stack <= LARGEST && top <= self.end && top % 8 == 0;
-        let saved = match rule.frame {
-            Some(at) => Some(top.checked_add_signed(at)?),
-            None => None,
+        // Where it wraps around, so does the distance, which is then too large.
+        let top = base.wrapping_add_signed(rule.top);
+        let size = top.wrapping_sub(self.stack);
+        let is_sound = (8..=LARGEST).contains(&size) && top <= self.end && top.is_multiple_of(8);
+        let saved = rule.frame.map(|at| top.wrapping_add_signed(at));
+        let is_inside = |at: u64| {
+            let below = at.wrapping_sub(self.stack);
+            below < size && size - below >= 16
         };
-        if !is_sound || saved.is_some_and(|at| at < self.stack || at > top - 16) {
+        if !is_sound || saved.is_some_and(|at| !is_inside(at)) {
             return None;
         }
         // SAFETY: both words lie between the thread's stack pointer and the end of its stack, in the frame of a function that
@@ -61,25 +68,31 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
 impl<R: Fn(u64) -> Option<Rule>> Iterator for Frames<R> {
     type Item = u64;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<u64> {
-        let address = self.address;
-        if address == 0 {
-            return None;
+        // A frame is found when it is asked for: most are asked for a few, and the next one costs as much as each of them.
+        if self.has_begun {
+            self.address = self.next_of(self.address)?;
         }
-        self.address = self.next_of(address).unwrap_or(0);
-        Some(address)
+        self.has_begun = true;
+        (self.address != 0).then_some(self.address)
     }
 }
 
 /// Returns the end of the stack that the calling thread is on: where the C library keeps what it knows of a thread, which is above
-/// its stack, or what the kernel has put above the first thread's. If neither is near, it is a stack of the program's own, of
-/// which nothing is known.
+/// its stack, or what the kernel has put above the first thread's, which may be near another thread's, too. If neither is near, it is a
+/// stack of the program's own, of which nothing is known.
+#[inline(always)]
 fn end_of(stack: u64, first_stack: u64) -> u64 {
     // SAFETY: no arguments, no failure.
     let this_thread = unsafe { libc::pthread_self() };
-    let is_near = |end: &u64| *end > stack && end - stack < LARGEST_STACK;
-    [this_thread, first_stack].into_iter().filter(is_near).min().unwrap_or(0)
+    // Where it is below the stack, the distance wraps around.
+    let is_near = |end: u64| end.wrapping_sub(stack).wrapping_sub(1) < LARGEST_STACK;
+    match (is_near(this_thread), is_near(first_stack)) {
+        (true, _) => this_thread,
+        (_, true) => first_stack,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

@@ -3,21 +3,26 @@ use super::*;
 #[test]
 fn a_rule_is_a_word_and_back() {
     let stored = Stored(AtomicU64::new(0));
-    assert_eq!(stored.get(), None, "not looked up");
+    let looked_up = || (stored.rule(), stored.is_none());
+    assert_eq!(looked_up(), (None, false), "not looked up");
+    let furthest = 1 << (FRAME_BITS - 1);
     for (is_by_frame, top, frame) in [
         (false, 8, None),
         (true, 16, Some(-16)),
-        (false, (1 << 29) - 1, Some(-(1 << 29))),
+        (false, i64::from(i32::MAX), Some(-furthest)),
+        (true, i64::from(i32::MIN), Some(furthest - 1)),
         (true, -4, Some(0)),
     ] {
         let rule = Rule { is_by_frame, top, frame };
         stored.put(Some(rule));
-        assert_eq!(stored.get(), Some(Some(rule)));
+        assert_eq!(looked_up(), (Some(rule), false));
     }
-    stored.put(Some(Rule { is_by_frame: false, top: 1 << 29, frame: None }));
-    assert_eq!(stored.get(), Some(None), "too large");
+    for (top, frame) in [(1 << 31, None), (16, Some(furthest)), (16, Some(-furthest - 1))] {
+        stored.put(Some(Rule { is_by_frame: false, top, frame }));
+        assert_eq!(looked_up(), (None, true), "too large");
+    }
     stored.forget();
-    assert_eq!(stored.get(), None);
+    assert_eq!(looked_up(), (None, false));
 }
 
 /// Walks over a part of `.eh_frame` of this very program, and compares what it says of each function's first bytes with what a
