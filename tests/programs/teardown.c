@@ -86,9 +86,12 @@ static CUresult end(void)
     return CUDA_SUCCESS;
 }
 
+static atomic_bool is_ending;
+
 // On a busy machine, the process may end before the thread makes the call.
 static void *end_on_thread(void *nothing)
 {
+    is_ending = true;
     CUresult set = cuCtxSetCurrent(context), ended = set == CUDA_SUCCESS ? end() : set;
     REQUIRE(ended == CUDA_SUCCESS || ended == CUDA_ERROR_DEINITIALIZED);
     return nothing;
@@ -124,6 +127,8 @@ static void gated(void)
         return;
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, end_on_thread, NULL));
+    while (!is_ending)
+        pause_us(1000);
     pause_us(300000);
 }
 
