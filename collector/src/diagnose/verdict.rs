@@ -132,9 +132,14 @@ impl Verdict {
         let is_first = |removing: &&Finding| {
             largest.is_none_or(|largest| removing.saves.value.saturating_mul(MUCH_MORE) > largest.saves.value)
         };
-        let lead = if removing.is_some() { "First" } else { "Another gain" };
         let first = removing.filter(is_first).or(largest);
-        text.extend(first.map(|finding| format!("{lead}: {}", in_short(&finding.fix))));
+        let lead = |finding: &Finding| match removing {
+            None => "Another gain",
+            // Another finding saves more, and is listed before this one.
+            Some(_) if largest.is_some_and(|largest| !std::ptr::eq(largest, finding)) => "For that",
+            Some(_) => "First",
+        };
+        text.extend(first.map(|finding| format!("{}: {}", lead(finding), in_short(&finding.fix))));
         if let Some((fault, said)) = findings::ended(facts) {
             let said = said.into_iter().take(1).chain(text.into_iter().take(1));
             text = said.chain(first_of_all(findings, fault)).collect();
