@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 # What happens once (the session's start, first launches) is in both runs and drops out.
 FEWER, MORE = 40_000, 60_000
@@ -52,7 +53,7 @@ def between(root, scratch, timing, cost, fewer, more, program=None, stacks="auto
 
 def profile(root, scratch, timing, cost, program, stacks):
     """Runs a program that launches so often as its last argument says, and returns callgrind's file of its main thread."""
-    run = f"{timing}-{stacks}-{program[-1]}"
+    run = f"{Path(program[-2]).name}-{timing}-{stacks}-{program[-1]}"
     folder, output = scratch / f"collected-{run}", scratch / f"callgrind-{run}"
     folder.mkdir()
     release, sim = root / "target/release", root / "target/sim"

@@ -79,11 +79,13 @@ impl Native {
     }
 
     /// Returns the number of the stack of a launch.
-    #[inline]
+    #[inline(always)]
     pub fn of_launch(&self, call: &Call) -> StackNumber {
-        if self.is_off {
-            return StackNumber::NONE;
-        }
+        if self.is_off { StackNumber::NONE } else { self.read_launch(call) }
+    }
+
+    #[inline(never)]
+    fn read_launch(&self, call: &Call) -> StackNumber {
         let is_by_frame = self.rule(call.caller).is_some_and(|rule| rule.is_by_frame);
         let most = if is_by_frame { OF_UNOPTIMIZED_LAUNCH } else { OF_LAUNCH };
         self.number(call, most, StackNumber::NONE)
