@@ -180,7 +180,7 @@ fn row(name: &str, operations: &[&Compared]) -> String {
 }
 
 #[test]
-#[ignore = "prints the page for scripts/accuracy.sh"]
+#[ignore = "it checks nothing: scripts/accuracy.sh makes docs/accuracy.md with it"]
 fn print_the_accuracy_page() {
     let out = std::env::var_os("GPUSPY_ACCURACY").expect("GPUSPY_ACCURACY names the file to write");
     let mut by_setting = BTreeMap::new();

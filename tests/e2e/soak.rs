@@ -313,7 +313,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-#[ignore = "scripts/soak.sh runs it"]
+#[ignore = "it takes a minute or hours: scripts/soak.sh runs it"]
 fn nothing_grows_and_every_report_agrees_with_the_truth() {
     let seconds = setting("GPUSPY_SOAK_SECONDS", 60);
     let end = Instant::now() + Duration::from_secs(seconds);

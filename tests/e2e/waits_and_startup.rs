@@ -69,7 +69,9 @@ pub fn misses(row: &Value, truth: Waited) -> Option<String> {
     let Waited { least, most, .. } = truth;
     // Allows for whole ns, and for a GPU clock that is not the host's.
     let slack = 2 * row["count"].as_u64().unwrap() + most / 20_000;
-    let holds = waited("lo") <= most + slack && least <= waited("hi") + slack;
+    // What undecided calls waited is in the truth, and not in the row's interval.
+    let undecided = row["undecided"]["host_ns"].as_u64().unwrap();
+    let holds = waited("lo") <= most + slack && least <= waited("hi") + undecided + slack;
     let is_in_call = waited("hi") <= row["host_ns"].as_u64().unwrap() && waited("lo") <= waited("value");
     (!holds || !is_in_call).then(|| format!("{row}, in truth {least} to {most}"))
 }

@@ -128,6 +128,19 @@ mod tests {
         assert_eq!(cut.collect::<Vec<_>>(), [0x100, 0x200], "nothing is read behind the end of the stack");
     }
 
+    /// The rule behind the last frame that is wanted was looked up with each launch.
+    #[test]
+    fn a_frame_is_looked_for_only_when_it_is_asked_for() {
+        let stack = [0, 0x100, 0x200, 0, 0, 0].map(AtomicU64::new);
+        let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
+        let rule = |at| {
+            assert_eq!(at, 0x100, "nobody wants what is behind the second frame");
+            Some(Rule { is_by_frame: false, top: 8, frame: None })
+        };
+        let frames = Frames { end: stack.as_ptr_range().end as u64, ..Frames::from(caller, 0, rule) };
+        assert_eq!(frames.take(2).collect::<Vec<_>>(), [0x100, 0x200]);
+    }
+
     #[test]
     fn a_rule_that_leads_out_of_its_frame_is_not_believed() {
         let stack = [0, 0x100, 5, 0x200, 0, 0, 0, 0].map(AtomicU64::new);

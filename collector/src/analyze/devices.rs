@@ -106,7 +106,7 @@ impl DeviceReport {
     /// Returns the parts of its time, with the pauses of the budget divided among them as far as that can be
     /// estimated.
     pub fn whole(&self) -> Identity {
-        whole(&self.identity, &self.work)
+        whole(&self.identity, &self.work, self.streams)
     }
 
     /// Returns the row without the gaps and the places of its idle time, which are most of it. Those of all devices are in tables of
@@ -165,7 +165,7 @@ pub fn rows(mut times: BTreeMap<Option<u32>, DeviceTime>, end: &End<'_>) -> Vec<
             timed: time.timed,
             identity: time.identity,
             bins: time.bins,
-            work: Work { observed: time.work, streams: time.streams, ..Work::default() },
+            work: Work { observed: time.work, ..Work::default() },
             streams: time.streams,
             timelines: time.timelines,
             processes: u64::from(time.timelines > 0),

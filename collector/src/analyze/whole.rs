@@ -10,11 +10,12 @@
 //! Operations that were called outside of pauses and yet have no time (while the stream is so deep that events are
 //! sparse) ran in the undecided time. The launches of runs and bursts are none of them: a run or a burst has its time, which
 //! was observed. What does not fit into pauses ran in undecided time, and the reverse: on a full stream,
-//! a launch in a pause runs after it. The parts sum to the span, to the nanosecond. A part's interval contains what
-//! was observed between its bounds, and of the operations in pauses at most all, and at least what is left if twice
-//! as much of it had run side by side; of what kernels can cover, [four times](COVERED) as much. Where too few windows stand for the
-//! operations in pauses, nothing follows from what was observed: all streams may have worked at the same time. No part gets more than it may have been. If no operation of a kind was ever timed, that kind may
-//! have filled all pauses.
+//! a launch in a pause runs after it. The parts sum to the span, to the nanosecond.
+//!
+//! A part's interval contains what was observed between its bounds, and of the operations in pauses at most all, and at least what
+//! is left if twice as much of it had run side by side; of what kernels can cover, [four times](COVERED) as much. Where too few
+//! windows stand for the operations in pauses, nothing follows from what was observed: all streams may have worked at the same time.
+//! No part gets more than it may have been. If no operation of a kind was ever timed, that kind may have filled all pauses.
 
 use super::estimate::Sum;
 use super::extrapolate::Extent;
@@ -30,8 +31,6 @@ pub struct Work {
     pub paused: [Extent; CLASSES],
     /// Of others that are untimed for other reasons, and in no run and no burst.
     pub unseen: [Extent; CLASSES],
-    /// The number of streams that had work.
-    pub streams: u64,
     /// The upper bound of the time of all kernels, where the table of kernels knows it.
     pub most_compute: Option<u64>,
     /// The time of the selected kernels by their table, where these alone are selected.
@@ -40,9 +39,9 @@ pub struct Work {
 
 /// Returns the parts of the whole span, extrapolated where that can be done. Kernels ran for no longer than the table of
 /// kernels says: where the host stalls within a run, the GPU waits in the run's interval, and that is idle time. So is
-/// the time in which those launches of a run ran that are not selected.
-pub fn whole(identity: &Identity, work: &Work) -> Identity {
-    let mut whole = extrapolated(identity, work).unwrap_or(*identity);
+/// the time in which those launches of a run ran that are not selected. `streams`: how many had work.
+pub fn whole(identity: &Identity, work: &Work, streams: u64) -> Identity {
+    let mut whole = extrapolated(identity, work, streams).unwrap_or(*identity);
     let compute = &mut whole.busy[Class::Compute as usize];
     let least = compute.lo;
     let most = work.most_compute.map_or(u64::MAX, |most| most.max(least));
@@ -58,7 +57,7 @@ pub fn whole(identity: &Identity, work: &Work) -> Identity {
 
 /// Returns the parts of the whole span, with nothing left unobserved; `None` if every operation was timed, or if none like
 /// the untimed ones was.
-pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
+pub fn extrapolated(identity: &Identity, work: &Work, streams: u64) -> Option<Identity> {
     let pauses = identity.unobserved.value;
     let is_known = |paused: &Extent| paused.unknown == 0 || paused.known > 0;
     let has_unseen = identity.undecided.value > 0 && work.unseen.iter().any(|unseen| unseen.known > 0);
@@ -67,7 +66,8 @@ pub fn extrapolated(identity: &Identity, work: &Work) -> Option<Identity> {
         return None;
     }
     let mut whole = Identity { unobserved: Sum::default(), ..*identity };
-    let mut fill: Vec<Fill> = Class::ALL.iter().map(|&class| Fill::of(class, identity, work)).collect();
+    let mut fill: Vec<Fill> =
+        Class::ALL.iter().map(|&class| Fill::of(class, identity, work, streams)).collect();
     let room = pauses.saturating_add(identity.undecided.value);
     fit(|fill| [&mut fill.value, &mut fill.unseen], &mut fill, room);
     fit(|fill| [&mut fill.lo], &mut fill, pauses);
@@ -126,7 +126,7 @@ struct Fill {
 }
 
 impl Fill {
-    fn of(class: Class, identity: &Identity, work: &Work) -> Fill {
+    fn of(class: Class, identity: &Identity, work: &Work, streams: u64) -> Fill {
         let beside = if class == Class::Compute { BESIDE } else { COVERED };
         let class = class as usize;
         let (paused, unseen) = (work.paused[class], work.unseen[class]);
@@ -134,7 +134,7 @@ impl Fill {
             0 => 1.0,
             all => (identity.busy[class].value as f64 / all as f64).min(1.0),
         };
-        let alone = if paused.is_sampled() { 1.0 } else { 1.0 / work.streams.max(1) as f64 };
+        let alone = if paused.is_sampled() { 1.0 } else { 1.0 / streams.max(1) as f64 };
         // Those that were never timed are assumed to be like the others.
         let all = |of: Extent| of.time.value * (of.known + of.unknown) as f64 / of.known.max(1) as f64;
         let mut fill = Fill {
@@ -187,8 +187,9 @@ mod tests {
     fn kernels_ran_no_longer_than_the_table_of_kernels_says() {
         let mut observed = identity([53, 0, 0, 0], 20, 0, 0);
         observed.busy[0].lo = 39;
-        let of =
-            |most| whole(&observed, &Work { observed: [53, 0, 0, 0], most_compute: most, ..Work::default() });
+        let of = |most| {
+            whole(&observed, &Work { observed: [53, 0, 0, 0], most_compute: most, ..Work::default() }, 1)
+        };
         let parts = |most| (of(most).busy[0].value, of(most).idle.value);
         assert_eq!(parts(Some(50)), (50, 23));
         assert_eq!(parts(Some(30)), (39, 34), "but what is certain");
@@ -203,7 +204,7 @@ mod tests {
             let mut observed = identity([124, 0, 0, 0], 20, 10, 0);
             observed.busy[0].lo = least;
             observed.idle.hi = observed.span;
-            whole(&observed, &Work { observed: [124, 0, 0, 0], selected, ..Work::default() })
+            whole(&observed, &Work { observed: [124, 0, 0, 0], selected, ..Work::default() }, 1)
         };
         assert_eq!((of(0).busy[0], of(0).idle.value), (Sum { value: 4, lo: 0, hi: 6 }, 140));
         assert_eq!(of(5).busy[0], Sum { value: 5, lo: 5, hi: 6 }, "but what is certain");
@@ -223,7 +224,7 @@ mod tests {
     fn busy_time_in_pauses_follows_from_the_launches_and_not_from_the_length_of_the_pauses() {
         let observed = identity([60, 0, 0, 0], 440, 0, 4_500);
         let whole =
-            extrapolated(&observed, &work([60, 0, 0, 0], took(157, 1_500.0, 1_570.0, 1_600.0))).unwrap();
+            extrapolated(&observed, &work([60, 0, 0, 0], took(157, 1_500.0, 1_570.0, 1_600.0)), 1).unwrap();
         assert_eq!((whole.busy[0], whole.unobserved.value), (Sum { value: 1_630, lo: 1_560, hi: 1_660 }, 0));
         assert_eq!(whole.idle, Sum { value: 440 + 2_930, lo: 440 + 2_900, hi: 440 + 3_000 });
     }
@@ -232,7 +233,7 @@ mod tests {
     fn a_longer_pause_adds_only_idle_time() {
         let paused = took(10, 900.0, 1_000.0, 1_100.0);
         let of = |pause| {
-            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], paused)).unwrap()
+            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], paused), 1).unwrap()
         };
         let (short, long) = (of(2_000), of(5_000));
         assert_eq!(short.busy, long.busy);
@@ -245,14 +246,14 @@ mod tests {
         let pause = (1 << 53) + 3;
         let all = took(10, 1e17, 1e17, 1e17);
         let whole =
-            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], all)).unwrap();
+            extrapolated(&identity([100, 0, 0, 0], 100, 0, pause), &work([100, 0, 0, 0], all), 1).unwrap();
         assert_eq!((whole.busy[0].value, whole.idle.value), (100 + pause, 100));
     }
 
     #[test]
     fn operations_side_by_side_fill_less_than_the_sum_of_their_times() {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
-        let whole = extrapolated(&observed, &work([80, 0, 0, 0], took(10, 800.0, 800.0, 800.0))).unwrap();
+        let whole = extrapolated(&observed, &work([80, 0, 0, 0], took(10, 800.0, 800.0, 800.0)), 1).unwrap();
         assert_eq!(whole.busy[0], Sum { value: 60 + 600, lo: 60 + 400, hi: 60 + 800 });
     }
 
@@ -263,7 +264,7 @@ mod tests {
         let observed = identity([14, 0, 0, 0], 0, 0, 1_000);
         let of = |sampled, streams| {
             let compute = Extent { sampled, ..took(10, 240.0, 240.0, 240.0) };
-            extrapolated(&observed, &Work { streams, ..work([14, 0, 0, 0], compute) }).unwrap().busy[0]
+            extrapolated(&observed, &work([14, 0, 0, 0], compute), streams).unwrap().busy[0]
         };
         assert_eq!(of(4, 24), Sum { value: 14 + 240, lo: 14 + 10, hi: 14 + 240 });
         assert_eq!((of(5, 24).lo, of(0, 1).lo), (14 + 240, 14 + 240));
@@ -276,7 +277,7 @@ mod tests {
         let observed = identity([60, 80, 0, 0], 60, 0, 1_000);
         let mut all = work([60, 100, 0, 0], Extent::default());
         all.paused[class] = took(10, 500.0, 500.0, 500.0);
-        let whole = extrapolated(&observed, &all).unwrap();
+        let whole = extrapolated(&observed, &all, 1).unwrap();
         assert_eq!(whole.busy[class], Sum { value: 80 + 400, lo: 80 + 100, hi: 80 + 500 });
     }
 
@@ -288,7 +289,7 @@ mod tests {
         let whole = |unseen: f64| {
             let mut all = work([600, 0, 0, 0], took(8_800, 306.0, 306.0, 306.0));
             all.unseen[0] = took(3_860, unseen, unseen, unseen);
-            extrapolated(&observed, &all).unwrap()
+            extrapolated(&observed, &all, 1).unwrap()
         };
         let (some, all) = (whole(100.0), whole(134.0));
         assert_eq!((some.busy[0].value, some.undecided.value, some.undecided.lo), (1_006, 10, 10));
@@ -307,7 +308,7 @@ mod tests {
         let observed = identity([660, 0, 0, 160], 60, 200, 0);
         let mut all = work([660, 0, 0, 160], Extent::default());
         (all.unseen[0], all.unseen[3]) = (took(8, 160.0, 160.0, 160.0), took(8, 30.0, 30.0, 30.0));
-        let whole = extrapolated(&observed, &all).unwrap();
+        let whole = extrapolated(&observed, &all, 1).unwrap();
         assert_eq!((whole.busy[0].value, whole.busy[3].value), (820, 190));
         assert_eq!((whole.undecided.value, whole.idle.value), (10, 60));
         assert_eq!(whole.busy[3].lo, 160, "certain is no more of it");
@@ -316,7 +317,8 @@ mod tests {
     #[test]
     fn operations_in_pauses_fill_no_more_than_the_pauses() {
         let observed = identity([60, 0, 0, 0], 0, 0, 1_000);
-        let whole = extrapolated(&observed, &work([60, 0, 0, 0], took(10, 900.0, 1_200.0, 2_000.0))).unwrap();
+        let whole =
+            extrapolated(&observed, &work([60, 0, 0, 0], took(10, 900.0, 1_200.0, 2_000.0)), 1).unwrap();
         assert_eq!(whole.busy[0], Sum { value: 1_060, lo: 960, hi: 1_060 });
         assert_eq!(whole.idle.value, 0);
     }
@@ -324,13 +326,13 @@ mod tests {
     #[test]
     fn without_timed_operations_nothing_is_extrapolated() {
         let some = work([60, 0, 0, 0], took(1, 5.0, 5.0, 5.0));
-        assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0), &some), None, "all was observed");
+        assert_eq!(extrapolated(&identity([60, 0, 0, 0], 40, 0, 0), &some, 1), None, "all was observed");
         let never = Extent { unknown: 5, ..Extent::default() };
         let nothing = Work { observed: [0; 4], paused: [never; 4], ..Work::default() };
-        assert_eq!(extrapolated(&identity([0; 4], 0, 0, 900), &nothing), None, "nothing was");
+        assert_eq!(extrapolated(&identity([0; 4], 0, 0, 900), &nothing, 1), None, "nothing was");
         let paused = [took(1, 5.0, 5.0, 5.0), never, never, never];
         let unknown = Work { observed: [60, 0, 0, 0], paused, ..Work::default() };
-        let whole = extrapolated(&identity([60, 0, 0, 0], 40, 0, 900), &unknown).unwrap();
+        let whole = extrapolated(&identity([60, 0, 0, 0], 40, 0, 900), &unknown, 1).unwrap();
         assert_eq!(
             whole.busy[3],
             Sum { value: 0, lo: 0, hi: 900 },
@@ -348,12 +350,12 @@ mod tests {
         (observed.busy[class].hi, observed.maybe[class]) = (10, 10);
         let mut all = work([60, 0, 0, 0], took(1, 40.0, 40.0, 40.0));
         all.paused[class] = took(1, 50.0, 50.0, 50.0);
-        let whole = extrapolated(&observed, &all).unwrap();
+        let whole = extrapolated(&observed, &all, 1).unwrap();
         assert_eq!((whole.busy[class].value, whole.busy[class].hi), (10, 10));
         assert_eq!((whole.busy[0].value, whole.idle.value), (100, 40 + 100 - 40 - 10));
         // The room that it does not take is the others': not all of them are scaled down to fit with it.
         all.paused[0] = took(1, 90.0, 90.0, 90.0);
-        let whole = extrapolated(&observed, &all).unwrap();
+        let whole = extrapolated(&observed, &all, 1).unwrap();
         assert_eq!((whole.busy[0].value, whole.busy[class].value, whole.idle.value), (150, 10, 40));
     }
 
@@ -385,11 +387,10 @@ mod tests {
                 observed,
                 paused: paused.map(extent),
                 unseen: unseen.map(extent),
-                streams: 3,
                 most_compute: None,
                 selected: None,
             };
-            if let Some(whole) = extrapolated(&identity, &work) {
+            if let Some(whole) = extrapolated(&identity, &work, 3) {
                 let parts: Vec<&Sum> = whole.busy.iter().chain([&whole.idle, &whole.undecided]).collect();
                 prop_assert_eq!(parts.iter().map(|part| part.value).sum::<u64>(), identity.span);
                 prop_assert!(parts.iter().all(|part| part.lo <= part.value && part.value <= part.hi));

@@ -26,7 +26,7 @@ pub(super) fn placed(device: &mut DeviceReport, time: DeviceTime, own: &[(&Devic
     (device.timed, device.late) = (time.timed, time.late);
     device.streams = time.streams;
     device.bins = time.bins;
-    (device.work.observed, device.work.streams) = (time.work, time.streams);
+    device.work.observed = time.work;
     device.work.most_compute = own.iter().map(|(row, _)| row.work.most_compute).sum();
     device.work.selected = own.iter().map(|(row, _)| row.work.selected).reduce(both).flatten();
     for (row, _) in own {
@@ -150,7 +150,7 @@ mod tests {
         let mut work = Work { observed: [10, 0, 0, 500], ..Work::default() };
         let time = extrapolate::Range { lo: 50.0, value: 50.0, hi: 50.0 };
         work.paused[Class::Compute as usize] = Extent { known: 5, time, ..Extent::default() };
-        assert_eq!(whole(&all, &work).busy[Class::Compute as usize], exactly(60));
+        assert_eq!(whole(&all, &work, 1).busy[Class::Compute as usize], exactly(60));
     }
 
     #[test]

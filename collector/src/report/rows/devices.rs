@@ -67,7 +67,7 @@ impl Device {
     /// those of GPUs, by UUID.
     pub fn of(device: &DeviceReport, ranks: &HashMap<&str, u32>) -> Device {
         let identity = device.whole();
-        let is_extrapolated = extrapolated(&device.identity, &device.work).is_some();
+        let is_extrapolated = extrapolated(&device.identity, &device.work, device.streams).is_some();
         let part = |sum: Sum| match is_extrapolated {
             true => estimate::Estimate { kind: Kind::Extrapolated, ..sum.estimate() }.into(),
             false => sum.into(),
