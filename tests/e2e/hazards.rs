@@ -9,8 +9,10 @@ mod memory_groups;
 mod signals;
 mod stops;
 
-use gpuspy_tests::{Done, Run};
+use crate::lifecycle::launches;
+use gpuspy_tests::{Done, Run, gpuspy, report};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A variable that all processes which come from a run have: the run's folder.
@@ -87,6 +89,17 @@ fn traces_with_content(done: &Done) -> Vec<std::path::PathBuf> {
     let names = names_in(done.folder()).into_iter().filter(|name| name.ends_with(".gspy"));
     let paths = names.map(|name| done.folder().join(name));
     paths.filter(|path| std::fs::metadata(path).is_ok_and(|file| file.len() > 0)).collect()
+}
+
+/// Checks what a report says of a trace whose collector was killed, maybe before it had written a whole part: it has at most so many launches.
+fn is_read_or_said_to_be_empty(trace: &Path, most: u64, what: &str) {
+    let output = Command::new(gpuspy()).arg("report").arg(trace).arg("--json").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(3) {
+        assert!(said.contains("nothing in it is readable"), "{what}: {said}");
+    } else {
+        assert!(launches(&report(trace)) <= most, "{what}");
+    }
 }
 
 /// Whether a long sweep goes through everything (`GPUSPY_ALL_FAILURES`), or takes samples.

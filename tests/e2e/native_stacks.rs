@@ -118,8 +118,9 @@ fn a_long_call_has_all_of_its_native_frames() {
     for options in [&["-g", "-O0"][..], &["-g", "-O2", "-fno-optimize-sibling-calls", "-fno-ipa-cp"]] {
         let built = Built::with(options);
         let stack = |options: &[&str]| -> Vec<String> {
-            let done = built.run(options);
-            // It waits for the launches before it, which take 300 us each.
+            // The launches before it may be over when it is made: on a busy machine, the thread waits for a processor.
+            let run = Run::command(built.program()).env("SIMCUDA_HOST_COST", "other=200000");
+            let done = run.observed_with(options).succeeded();
             let copy = operations(&done).into_iter().find(|operation| operation["kind"] == "DtoH").unwrap();
             copy["stack"].as_array().unwrap().iter().map(|f| f.as_str().unwrap().to_owned()).collect()
         };

@@ -86,15 +86,32 @@ static CUresult end(void)
     return CUDA_SUCCESS;
 }
 
-static atomic_bool is_ending;
+// The id of the thread that makes the call.
+static atomic_int ending;
+static atomic_bool is_over;
 
-// On a busy machine, the process may end before the thread makes the call.
 static void *end_on_thread(void *nothing)
 {
-    is_ending = true;
-    CUresult set = cuCtxSetCurrent(context), ended = set == CUDA_SUCCESS ? end() : set;
-    REQUIRE(ended == CUDA_SUCCESS || ended == CUDA_ERROR_DEINITIALIZED);
+    CHECK(cuCtxSetCurrent(context));
+    ending = (int)thread_id();
+    CUresult ended = end();
+    REQUIRE(is_over || ended == CUDA_SUCCESS);
     return nothing;
+}
+
+// Waits until the thread blocks in its call: it has slept for 0.1 s. On a busy machine it comes late.
+static void wait_until_it_blocks(void)
+{
+    char path[64], state;
+    while (ending == 0)
+        pause_us(1000);
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", ending);
+    for (int slept = 0; slept < 100; slept = state == 'S' ? slept + 1 : 0) {
+        FILE *file = fopen(path, "r");
+        REQUIRE(file != NULL && fscanf(file, "%*d %*s %c", &state) == 1);
+        fclose(file);
+        pause_us(1000);
+    }
 }
 
 static void print_done(void)
@@ -127,9 +144,9 @@ static void gated(void)
         return;
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, end_on_thread, NULL));
-    while (!is_ending)
-        pause_us(1000);
+    wait_until_it_blocks();
     pause_us(300000);
+    is_over = true;
 }
 
 int main(int argc, char **argv)

@@ -1,12 +1,13 @@
 //! SIGKILL before each system call of a process, which `kill_at_call` sends: to the program, to the collector that the agent
 //! started, and to `gpuspy run`. A sample of the calls; with `GPUSPY_ALL_FAILURES=1` all.
 
-use super::{all_points, nothing_is_left_of, same, traces_with_content, watched};
+use super::{
+    all_points, is_read_or_said_to_be_empty, nothing_is_left_of, same, traces_with_content, watched,
+};
 use crate::lifecycle::launches;
 use gpuspy_tests::{Done, Run, agent, gpuspy, program, report};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
 
 const LAUNCHES: u64 = 20;
 
@@ -92,17 +93,6 @@ fn a_program_that_is_killed_at_any_call_leaves_nothing_but_a_trace_of_what_retur
     );
 }
 
-/// Checks what a report says of a trace whose collector was killed, maybe before it had written a whole part.
-fn is_read_or_said_to_be_empty(trace: &Path, what: &str) {
-    let output = Command::new(gpuspy()).arg("report").arg(trace).arg("--json").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.code() == Some(3) {
-        assert!(said.contains("nothing in it is readable"), "{what}: {said}");
-    } else {
-        assert!(launches(&report(trace)) <= LAUNCHES, "{what}");
-    }
-}
-
 fn killed_collector(at: usize) -> Done {
     let run = Run::of("counted_launches").arg("returned").env("GPUSPY_COLLECTOR", program("kill_at_call"));
     let run = run.env("KILL_AT", at.to_string()).env("KILL_PROGRAM", gpuspy());
@@ -135,7 +125,9 @@ fn a_collector_that_is_killed_at_any_call_is_told_and_nothing_else_changes() {
         let is_told = !done.stderr.contains("the trace is ");
         assert!(is_told || !begins.contains(&at), "{what}");
         told += u32::from(is_told);
-        traces_with_content(&done).iter().for_each(|trace| is_read_or_said_to_be_empty(trace, &what));
+        traces_with_content(&done)
+            .iter()
+            .for_each(|trace| is_read_or_said_to_be_empty(trace, LAUNCHES, &what));
         if done.stderr.contains("no trace was written") {
             assert!(!super::names_in(done.folder()).iter().any(|name| name.ends_with(".gspy")), "{what}");
         }
@@ -168,7 +160,9 @@ fn a_program_whose_gpuspy_run_is_killed_at_any_call_runs_to_its_end() {
         let [launched, _] = returned(&done);
         assert!(launched == 0 || launched == LAUNCHES, "{what}: {launched} launches have returned");
         ran += u32::from(launched == LAUNCHES);
-        traces_with_content(&done).iter().for_each(|trace| is_read_or_said_to_be_empty(trace, &what));
+        traces_with_content(&done)
+            .iter()
+            .for_each(|trace| is_read_or_said_to_be_empty(trace, LAUNCHES, &what));
     }
     println!("{ran} ran");
     assert!(ran > 10, "{ran} ran");
