@@ -260,6 +260,13 @@ fn a_kernel_of_unsteady_time_is_found_with_its_gain() {
 }
 
 #[test]
+fn steps_on_a_slower_gpu_are_found_with_what_full_clocks_gain() {
+    let fault = Fault { program: "slower_gpu", id: "slower-gpu", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
+#[test]
 fn modules_that_nobody_needs_are_found_with_the_time_of_their_loading() {
     let fault =
         Fault { program: "cold_start", id: "cold-start", settings: &[("SIMCUDA_HOST_COST", "load=5000000")] };

@@ -12,6 +12,8 @@
 //   nvtx          each step is in a range ProfilerStep#N, with two phases
 //   graph         a graph is launched in each step
 //   deep          a loop without any wait; the host is far ahead
+//   slow-gpu      a quarter of the steps in a row, from the middle on, have kernels that take half as long again
+//   slow-host     in as many the host pauses
 //   stalls        the host pauses before the loop and in each step; in every tenth step it allocates memory instead
 // link: -l:libcuda.so.1 -lnvtxuser -lpthread
 #include "driver.h"
@@ -21,7 +23,7 @@
 
 enum { KERNELS = 6 };
 
-static CUfunction parts[KERNELS], update, evaluate, start;
+static CUfunction parts[KERNELS], clocked[2], update, evaluate, start;
 static CUstream one, two;
 static CUdeviceptr loss;
 static uint64_t paused, allocated;
@@ -45,6 +47,18 @@ static void step(CUstream stream)
     compute(stream);
     CHECK(cuMemcpyDtoHAsync(read_loss, loss, sizeof *read_loss, stream));
     CHECK(cuStreamSynchronize(stream));
+}
+
+// A step of kernels that take as long as they do on a slower GPU, by this many percent.
+static void step_slower_by(uint64_t percent)
+{
+    static const uint64_t lengths[] = {200000, 300000};
+    for (int part = 0; part < 2; part++) {
+        uint64_t length = lengths[part] + lengths[part] * percent / 100;
+        void *arguments[] = {&length};
+        CHECK(cuLaunchKernel(clocked[part], 64, 1, 1, 128, 1, 1, 0, one, arguments, NULL));
+    }
+    CHECK(cuStreamSynchronize(one));
 }
 
 // What keeps the GPU of step `n` idle.
@@ -130,6 +144,11 @@ static void loop(const char *shape)
         } else if (strcmp(shape, "stalls") == 0) {
             step(one);
             stall(n);
+        } else if (strncmp(shape, "slow-", 5) == 0) {
+            bool is_slow = n >= steps / 2 && n < steps / 2 + steps / 4;
+            if (is_slow && strcmp(shape, "slow-host") == 0)
+                pause_us(250);
+            step_slower_by(is_slow && strcmp(shape, "slow-gpu") == 0 ? 50 : 0);
         } else if (is_deep) {
             compute(one);
         } else {
@@ -152,6 +171,7 @@ int main(int argc, char **argv)
     static const char *const names[KERNELS] = {"embed_40us", "attend_60us", "gelu_20us", "loss_10us", "backward_80us", "reduce_50us"};
     for (int part = 0; part < KERNELS; part++)
         parts[part] = load_kernel(names[part]);
+    clocked[0] = load_kernel("matmul_argns"), clocked[1] = load_kernel("norm_argns");
     update = load_kernel("update_30us"), evaluate = load_kernel("evaluate_90us"), start = load_kernel("tune_200us");
     one = new_stream(), two = new_stream();
     CHECK(cuMemAlloc(&loss, 256));

@@ -50,6 +50,8 @@ named! {
         HostStall = "host-stall",
         /// Operations wait for functions that run on the host.
         HostFunction = "host-function",
+        /// The GPU takes longer for the same work in some steps.
+        SlowerGpu = "slower-gpu",
         /// Launches of one kernel take different times.
         UnstableKernel = "unstable-kernel",
         /// The last wave of blocks fills little of the GPU.

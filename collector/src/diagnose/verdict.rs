@@ -183,7 +183,7 @@ fn bound(facts: &Facts<'_>, groups: &BTreeMap<Bound, Group>) -> Bound {
 /// Returns the bound that the remedy of a fault removes, or a part of it; `None` if it removes none.
 fn removed_by(fault: Id) -> Option<Bound> {
     match fault {
-        Id::UnstableKernel | Id::TailWave | Id::HiddenCopy => Some(Bound::Gpu),
+        Id::SlowerGpu | Id::UnstableKernel | Id::TailWave | Id::HiddenCopy => Some(Bound::Gpu),
         Id::TinyKernels | Id::AdaptiveLaunches | Id::DeviceSwitches => Some(Bound::Launches),
         Id::HostStall | Id::HostFunction | Id::Recompilation => Some(Bound::Host),
         Id::SyncPerStep | Id::DeviceWideSync | Id::DefaultStream => Some(Bound::Syncs),

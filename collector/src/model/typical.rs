@@ -59,7 +59,7 @@ const NEAR: u64 = 4;
 
 /// What makes operations of one context similar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Like {
+pub(crate) enum Like {
     Kernel { name: u32, grid: [u32; 3], block: [u32; 3], shared_bytes: u32 },
     Transfer { kind: TransferKind, host_memory: HostMemory, size: u64, rows: u32, flags: u16 },
     Graph { graph: u32 },
@@ -67,7 +67,7 @@ enum Like {
 
 impl Like {
     /// Returns `None` for operations that have no kind: bursts, and operations without a name or number.
-    fn of(work: &Work, moved: Option<Moved>) -> Option<Like> {
+    pub(crate) fn of(work: &Work, moved: Option<Moved>) -> Option<Like> {
         match (work.what, moved) {
             (What::Kernel { name, grid, block, shared_bytes, .. }, _) if name != 0 => {
                 Some(Like::Kernel { name, grid, block, shared_bytes })

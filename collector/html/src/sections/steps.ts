@@ -13,20 +13,21 @@ const MOST = 10;
 
 export function steps(timeline: Timeline): HTMLElement | null {
   if (!value('steps.count')) return null;
-  const shown = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
-  const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided, on average', shown('per_step.undecided_ns')]] : [];
+  const figureOf = (key: string) => (at(`steps.${key}`) === null ? none() : figure(`steps.${key}`, 'ns'));
+  const undecided: [string, HTMLElement][] = value('steps.per_step.undecided_ns') ? [['undecided, on average', figureOf('per_step.undecided_ns')]] : [];
   // Where the host runs ahead, its times from call to call say nothing of a single step.
   const lengths: [string, HTMLElement][] =
     at('steps.timed_on') === 'host_ahead'
-      ? [['on average', shown('mean_ns')]]
-      : [['median', shown('median_ns')], ['95 % take at most', shown('p95_ns')], ['99 %', shown('p99_ns')], ['longest', shown('max_ns')]];
+      ? [['on average', figureOf('mean_ns')]]
+      : [['median', figureOf('median_ns')], ['95 % take at most', figureOf('p95_ns')], ['99 %', figureOf('p99_ns')], ['longest', figureOf('max_ns')]];
   const source: Record<string, string> = { launches: 'Found by the sequence of launches, which repeats.', nvtx: 'Found by an NVTX range that is opened in each step.', graphs: 'Found by a graph that is launched in each step.' };
   return section(
     'steps',
     'Steps',
     h('span', {}, source[String(at('steps.source'))] ?? '', whose()),
-    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy, on average', shown('per_step.busy_ns')], ['GPU idle, on average', shown('per_step.idle_ns')], ...undecided),
+    figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy, on average', figureOf('per_step.busy_ns')], ['GPU idle, on average', figureOf('per_step.idle_ns')], ...undecided),
     plot(),
+    slowdowns(timeline),
     outliers(timeline),
   );
 }
@@ -62,17 +63,38 @@ function plot(): HTMLElement | null {
   return h('figure', { class: 'plot' }, picture, h('figcaption', { class: 'dim' }, 'Step times from the first to the last; a bar is the mean of equally many, the highest ', figure(`steps.plot_ns.${means.indexOf(most)}`, 'ns'), cut));
 }
 
+/** A button that shows a step or several, which begin and last as the report says at a path. */
+function shown(timeline: Timeline, path: string): HTMLElement {
+  const [start, length] = [value(`${path}.start_ns`) ?? 0, value(`${path}.duration_ns`) ?? 0];
+  const show = () => {
+    timeline.show(start, start + length);
+    timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
+  };
+  return h('button', { type: 'button', onclick: show }, 'show');
+}
+
+/** How many times as long the same operations take on a GPU that is slower, as in the terminal. */
+const SLOWER = 1.05;
+
+/** Where steps in a row took longer, and whether that was the GPU. */
+function slowdowns(timeline: Timeline): HTMLElement | null {
+  const all = list('steps.slowdowns').map((_, index) => `steps.slowdowns.${index}`);
+  if (all.length === 0) return null;
+  const why = (path: string): (string | HTMLElement)[] => {
+    const times = value(`${path}.same_operations`);
+    if (times === null) return [];
+    if (times < SLOWER) return ['; the GPU was not slower, and waited more'];
+    return ['; the same operations took ', figure(`${path}.same_operations`, 'number'), ' times as long on the GPU'];
+  };
+  const row = (path: string) =>
+    h('li', {}, 'steps ', figure(`${path}.first_step`, 'count'), ' to ', figure(`${path}.last_step`, 'count'), ', ', figure(`${path}.duration_ns`, 'ns'), ', took ', figure(`${path}.mean_ns`, 'ns'), ' each instead of ', figure(`${path}.usual_ns`, 'ns'), ...why(path), ' ', shown(timeline, path));
+  return h('div', {}, h('p', { 'data-own': true }, 'Steps in a row that took longer than the others:'), h('ul', { class: 'gaps' }, ...all.map(row)));
+}
+
 function outliers(timeline: Timeline): HTMLElement | null {
   const all = list('steps.outliers').map((_, index) => `steps.outliers.${index}`);
   if (all.length === 0) return null;
-  const row = (path: string) => {
-    const [start, length] = [value(`${path}.start_ns`) ?? 0, value(`${path}.duration_ns`) ?? 0];
-    const show = () => {
-      timeline.show(start, start + length);
-      timeline.element.scrollIntoView({ behavior: 'smooth', block: 'start' });
-    };
-    return h('li', {}, 'step ', figure(`${path}.step`, 'count'), ' took ', figure(`${path}.duration_ns`, 'ns'), ' ', h('button', { type: 'button', onclick: show }, 'show'));
-  };
+  const row = (path: string) => h('li', {}, 'step ', figure(`${path}.step`, 'count'), ' took ', figure(`${path}.duration_ns`, 'ns'), ' ', shown(timeline, path));
   const summary = all.length === MOST ? `Steps that took much longer, the longest ${MOST}` : 'Steps that took much longer';
   return h('details', {}, h('summary', { 'data-own': true }, summary), h('ul', { class: 'gaps' }, ...all.map(row)), both(value('steps.outliers.0.step') ?? 0));
 }

@@ -11,6 +11,7 @@
 //! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
 //!   standard deviations, taken from the quantiles between which 68 % of the times lie.
+//! - **Slowdowns**: where steps in a row take longer than the others, and whether the same operations do (`slowdowns.rs`, `speed.rs`).
 //! - **Drift**: how much the median of the last third of the plot is above that of the first.
 //! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
 //!   operations have no GPU time, the step is divided like the devices' whole time instead, without set-up and the loading of
@@ -26,6 +27,9 @@
 mod contents;
 mod growth;
 mod phases;
+mod plot;
+mod slowdowns;
+mod speed;
 mod starts;
 mod times;
 
@@ -46,6 +50,8 @@ use crate::model::steps::Source;
 use crate::trace::record::Body;
 use contents::Filling;
 use phases::PhaseFold;
+use slowdowns::Slow;
+use speed::Speed;
 use starts::{Start, Starts};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -54,6 +60,8 @@ use times::Times;
 /// By how much more or less the host is ahead of the GPU from one step to another, in steps, for its calls to be no measure
 /// of a step: the time between two calls is wrong by so much.
 const AHEAD: f64 = 0.1;
+/// The most slowdowns.
+pub const SLOWDOWNS: usize = 10;
 /// The fewest changes from which that is known.
 const FEWEST: u64 = 4;
 /// The steps of one process take longer than those of another if they take this many times as long: ranks that wait for each other
@@ -85,6 +93,8 @@ pub struct Steps {
     pub on_host: Option<HostTimes>,
     /// Steps that took much longer than the others, the longest first; at most ten.
     pub outliers: Vec<Outlier>,
+    /// Where steps in a row took longer than the others, in their order; at most [`SLOWDOWNS`], those that took most time.
+    pub slowdowns: Vec<Slowdown>,
     /// Times of steps over the run, for a plot: the mean of equally many steps each; at most 60.
     pub plot: Vec<u64>,
     /// What a step after the warm-up contains, on average.
@@ -157,6 +167,33 @@ pub struct Outlier {
     /// The gaps that lie in it by cause, ns; those of several GPUs are added. Empty if it has none, or if more than 64
     /// other steps have more idle time.
     pub idle_by_cause: BTreeMap<Cause, u64>,
+}
+
+/// Steps in a row that took longer than the others, and launched as much.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slowdown {
+    /// Their numbers, from 0.
+    pub steps: Range<u64>,
+    /// ns from the start of the run to the start of the first.
+    pub start: u64,
+    /// ns that they took together.
+    pub duration: u64,
+    /// ns that a step takes otherwise, median.
+    pub usual: u64,
+    /// How many times as long the same operations took on the GPU, if most of its time is of such as run in other steps, too.
+    pub same_operations: Option<f64>,
+}
+
+impl Slowdown {
+    /// Returns the mean time of its steps, ns.
+    pub fn mean(&self) -> f64 {
+        self.duration as f64 / (self.steps.end - self.steps.start).max(1) as f64
+    }
+
+    /// Returns how much longer its steps took than others, ns in all.
+    pub fn excess(&self) -> u64 {
+        self.duration.saturating_sub(self.usual.saturating_mul(self.steps.end - self.steps.start))
+    }
 }
 
 /// What one step contains, on average.
@@ -350,6 +387,7 @@ pub struct StepFold<'a> {
     on_host: Times,
     waited: Waited,
     filling: Filling,
+    speed: Speed,
     phases: PhaseFold<'a>,
 }
 
@@ -430,6 +468,28 @@ impl StepFold<'_> {
         HostTimes { mean: (times.mean * count + rest) / (count + 1.0), count: times.count + 1, ..times }
     }
 
+    /// Returns the slowdowns of steps that launched as much as the others, of which those of the warm-up are none.
+    fn slowdowns(&self, slow: &[Slow], warm_up: u64) -> Vec<Slowdown> {
+        let are_apart =
+            |of: &Range<u64>, slow: &Slow| of.end <= slow.steps.start || slow.steps.end <= of.start;
+        let is_usual = |of: Range<u64>| of.start >= warm_up && slow.iter().all(|slow| are_apart(&of, slow));
+        let found = slow.iter().filter_map(|slow| {
+            let compared = self.speed.compare(&slow.steps, is_usual);
+            (compared.is_none_or(|compared| compared.is_same)).then(|| Slowdown {
+                steps: slow.steps.clone(),
+                start: slow.start.saturating_sub(self.origin),
+                duration: slow.total,
+                usual: slow.usual,
+                same_operations: compared.and_then(|compared| compared.times),
+            })
+        });
+        let mut found: Vec<Slowdown> = found.collect();
+        found.sort_by_key(|slowdown| std::cmp::Reverse(slowdown.excess()));
+        found.truncate(SLOWDOWNS);
+        found.sort_by_key(|slowdown| slowdown.steps.start);
+        found
+    }
+
     /// Returns from where to where steps are timed.
     fn timed_on(&self) -> TimedOn {
         let are_most = |steps: u64| steps * 2 >= self.on_host.count;
@@ -465,6 +525,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             on_host: Times::default(),
             waited: Waited::default(),
             filling: Filling::default(),
+            speed: Speed::default(),
             phases: PhaseFold::new(start.names),
         }
     }
@@ -492,8 +553,11 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         if let Some(operation) = &event.operation {
             self.starts.operation(operation, is_drawn(&event.record.body));
         }
-        if self.step.is_some() {
-            self.phases.observe(event.record, self.step, scope.call());
+        if let Some(step) = self.step {
+            self.phases.observe(event.record, Some(step), scope.call());
+            if let Some(operation) = scope.operation_at_any_time() {
+                self.speed.observe(operation, event.record, step);
+            }
         }
         self.take();
     }
@@ -515,6 +579,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         {
             time.mean = on_host.mean;
         }
+        let slowdowns = self.slowdowns(&told.slow, told.warm_up);
         let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
         Steps {
             count: self.count,
@@ -528,6 +593,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             timed_on: told.time.map(|_| timed_on),
             on_host,
             outliers: told.outliers,
+            slowdowns,
             plot: told.plot,
             contents: filled.contents,
             steady: filled.steady,

@@ -1,12 +1,12 @@
 //! How long steps take, in bounded memory.
 
+use super::plot::Plot;
+use super::slowdowns::{self, Slow};
 use super::{HostTimes, Outlier, StepTimes};
 use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
 use std::collections::BTreeMap;
 
-/// The most means of a plot.
-const PLOT: usize = 60;
 /// The number of longest steps that are kept.
 const LONGEST: usize = 64;
 /// The most outliers.
@@ -86,6 +86,8 @@ pub(super) struct Told {
     pub time: Option<StepTimes>,
     pub outliers: Vec<Outlier>,
     pub plot: Vec<u64>,
+    /// Where steps in a row took longer than the others, in their order.
+    pub slow: Vec<Slow>,
 }
 
 impl Times {
@@ -107,7 +109,7 @@ impl Times {
 
     fn add_one(&mut self, taken: Taken) {
         self.count += 1;
-        self.plot.add(taken.duration);
+        self.plot.add(&taken);
         if self.first.len() < FIRST {
             self.first.push(taken);
             return;
@@ -160,9 +162,10 @@ impl Times {
         };
         let steady = self.count - warm_up as u64;
         let drift = self.plot.drift(warm_up as u64) / self.rest.mean.max(1.0);
+        // The first step that was measured may not be the first one.
+        let first_steady = self.first.last().map_or(0, |last| last.step + 1);
         Told {
-            // The first step that was measured may not be the first one.
-            warm_up: self.first.last().map_or(0, |last| last.step + 1),
+            warm_up: first_steady,
             time: (steady > 0).then(|| StepTimes {
                 mean: self.rest.mean,
                 std: self.rest.std(),
@@ -176,64 +179,8 @@ impl Times {
             }),
             outliers: outliers.iter().take(OUTLIERS).map(outlier).collect(),
             plot: self.plot.means(),
+            slow: slowdowns::found(&self.plot.parts(), first_steady),
         }
-    }
-}
-
-/// The means of equally many steps each, of which there are at most [`PLOT`].
-#[derive(Clone, Debug)]
-struct Plot {
-    /// Sums of full bins, and the number of steps of each.
-    sums: Vec<u64>,
-    width: u64,
-    /// The bin that is not full yet.
-    sum: u64,
-    count: u64,
-}
-
-impl Default for Plot {
-    fn default() -> Self {
-        Plot { sums: Vec::new(), width: 1, sum: 0, count: 0 }
-    }
-}
-
-impl Plot {
-    fn add(&mut self, value: u64) {
-        self.sum = self.sum.saturating_add(value);
-        self.count += 1;
-        if self.count < self.width {
-            return;
-        }
-        self.sums.push(std::mem::take(&mut self.sum));
-        self.count = 0;
-        if self.sums.len() == PLOT {
-            self.sums = self.sums.chunks(2).map(|two| two.iter().sum()).collect();
-            self.width *= 2;
-        }
-    }
-
-    /// The means; a last bin that is not half full would be noise.
-    fn means(&self) -> Vec<u64> {
-        let full = self.sums.iter().map(|sum| sum / self.width);
-        let last = (self.count * 2 >= self.width && self.count > 0).then(|| self.sum / self.count.max(1));
-        full.chain(last).collect()
-    }
-
-    /// How much longer, in ns, the last third of the steps is than the first after the warm-up: medians of bins, so that
-    /// outliers in some of them change nothing. 0 with fewer than twelve bins.
-    fn drift(&self, warm_up: u64) -> f64 {
-        let means = self.means();
-        let steady = means.get(warm_up.div_ceil(self.width) as usize..).unwrap_or_default();
-        if steady.len() < 12 {
-            return 0.0;
-        }
-        let middle = |part: &[u64]| {
-            let mut part = part.to_vec();
-            part.sort_unstable();
-            part[part.len() / 2] as f64
-        };
-        let third = steady.len() / 3;
-        middle(&steady[steady.len() - third..]) - middle(&steady[..third])
     }
 }
 

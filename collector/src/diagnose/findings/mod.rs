@@ -30,6 +30,7 @@ mod peak_memory;
 mod profiler_cost;
 mod queue_full;
 mod recompilation;
+pub mod slower_gpu;
 mod small_copies;
 pub mod straggler_rank;
 mod sync_per_step;
@@ -64,6 +65,7 @@ pub const FINDERS: &[Find] = &[
     recompilation::find,
     host_stall::find,
     host_function::find,
+    slower_gpu::find,
     unstable_kernel::find,
     tail_wave::find,
     cold_start::find,

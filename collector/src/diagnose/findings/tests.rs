@@ -20,7 +20,7 @@ use crate::analyze::quantile::Quantiles;
 use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
 use crate::analyze::startup::{self, Startup};
-use crate::analyze::steps::{StepTimes, Steps};
+use crate::analyze::steps::{Contents, Slowdown, StepTimes, Steps};
 use crate::analyze::transfers::{SizeClass, Transfer, Transfers};
 use crate::analyze::waits::{Cause as Waiting, Waited};
 use crate::analyze::{ProcessInfo, ProcessReport, Tables};
@@ -860,6 +860,46 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
     let full = "Device memory is 90.0 % full at the peak";
     assert_eq!(of(2, Some(0), 3, peak_memory::find), format!("{full} in rank 2"));
     assert_eq!(of(0, Some(0), 1, peak_memory::find), full);
+}
+
+/// Of a job of two hours in which a GPU was slower for three minutes, nothing said so.
+#[test]
+fn a_slower_gpu_is_told_with_the_steps_in_which_it_was() {
+    let slowdown = |first: u64, times: f64| Slowdown {
+        steps: first..first + 20,
+        start: first * S,
+        duration: 26 * S,
+        usual: S,
+        same_operations: Some(times),
+    };
+    let its = |slowdowns: Vec<Slowdown>| {
+        let mut tables = process(1);
+        // Of a hundred steps those on a slower GPU are as much as 18 more: without that, it is busy for 0.5 s in each.
+        tables.steps.contents = Contents { busy: 0.59 * S as f64, ..Contents::default() };
+        tables.steps.steady = 0..100;
+        tables.steps.slowdowns = slowdowns;
+        tables
+    };
+    let parts = [(Bucket::Compute, 30 * S), (Bucket::Graphs, 10 * S)];
+    let Claimed { finding, claims, .. } =
+        found(vec![its(vec![slowdown(20, 1.4), slowdown(60, 1.5)])], &parts, slower_gpu::find).unwrap();
+    let said = "Steps 60..79 took 1.30 s each instead of 1.00 s: the same operations took 1.50 times as long on the GPU. It was slower \
+                1 time more.";
+    assert_eq!(
+        (&*finding.evidence.text, finding.evidence.count, finding.evidence.first),
+        (said, 40, Some(20 * S))
+    );
+    // 20 × 0.5 s × 0.4 is 4 s, and 20 × 0.5 s × 0.5 is 5 s.
+    let is_about = |sum: Sum, ns: u64| sum.lo == 0 && sum.value.abs_diff(ns) <= 9 && sum.hi.abs_diff(ns) <= 9;
+    assert!(
+        is_about(claims[&Bucket::Compute], 6_750 * MS) && is_about(claims[&Bucket::Graphs], 2_250 * MS),
+        "{claims:?}"
+    );
+    let two = vec![its(vec![slowdown(20, 1.01)]), its(vec![slowdown(60, 1.5)])];
+    let finding = found(two, &parts, slower_gpu::find).unwrap().finding;
+    assert!(finding.title.starts_with("The GPU was slower for a part of the time"), "{}", finding.title);
+    assert_eq!(finding.evidence.count, 20, "in the first, the GPU was as fast as ever");
+    assert!(found(vec![its(vec![slowdown(20, 1.01)])], &parts, slower_gpu::find).is_none());
 }
 
 /// NVIDIA does not say of these errors that all later calls return them.

@@ -72,6 +72,10 @@ pub struct Steps {
     /// Steps that took much longer than the others, the longest first; at most ten.
     #[schemars(length(max = 10))]
     pub outliers: Vec<Outlier>,
+    /// Where twenty or more steps in a row took longer than the others, all at once, though they launched as much: more than 1.1 times
+    /// as long. In their order; at most ten, those that took most time more.
+    #[schemars(length(max = 10))]
+    pub slowdowns: Vec<Slowdown>,
     /// What a step after the warm-up contains, on average.
     pub per_step: Contents,
     /// NVTX ranges that are opened in nearly every step, without the one that is the step.
@@ -92,6 +96,29 @@ pub struct Outlier {
     pub duration_ns: u64,
     /// The idle gaps of GPUs in it by cause, as in idle; those of several GPUs are added. Empty = none, or not kept.
     pub idle_by_cause_ns: BTreeMap<&'static str, u64>,
+}
+
+/// Steps in a row that took longer than the others.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Slowdown {
+    /// The number of the first of them, from 0: --step first_step..last_step selects them.
+    pub first_step: u64,
+    /// The number of the last of them.
+    pub last_step: u64,
+    /// The time from the start of the collection (of the first process) to the start of the first.
+    pub start_ns: u64,
+    /// The time that they took together.
+    pub duration_ns: u64,
+    /// Their mean.
+    #[schemars(range(min = 0))]
+    pub mean_ns: f64,
+    /// How long a step takes otherwise: the median over the run of the means of a few steps each.
+    pub usual_ns: u64,
+    /// How many times as long the same operations took on the GPU, if most of its time is of operations that ran in other steps,
+    /// too: launches of a kernel with one grid, block and shared memory size, launches of a graph, copies of a size. About 1: the GPU
+    /// was as fast as otherwise, and waited more. null = not known.
+    #[schemars(range(min = 0))]
+    pub same_operations: Option<f64>,
 }
 
 /// What a step contains, on average.
@@ -176,6 +203,7 @@ impl Steps {
             host_mean_ns: steps.on_host.map(|time| time.mean),
             host_std_ns: steps.on_host.map(|time| time.std),
             outliers: steps.outliers.iter().map(Outlier::of).collect(),
+            slowdowns: steps.slowdowns.iter().map(Slowdown::of).collect(),
             per_step: Contents::of(&steps.contents),
             phases: steps.phases.iter().map(Phase::of).collect(),
             plot_ns: steps.plot.clone(),
@@ -188,6 +216,20 @@ impl Outlier {
         let steps::Outlier { step, start, duration, ref idle_by_cause } = *outlier;
         let by_cause = idle_by_cause.iter().map(|(cause, ns)| (cause.name(), *ns));
         Outlier { step, start_ns: start, duration_ns: duration, idle_by_cause_ns: by_cause.collect() }
+    }
+}
+
+impl Slowdown {
+    fn of(slowdown: &steps::Slowdown) -> Slowdown {
+        Slowdown {
+            first_step: slowdown.steps.start,
+            last_step: slowdown.steps.end.saturating_sub(1),
+            start_ns: slowdown.start,
+            duration_ns: slowdown.duration,
+            mean_ns: slowdown.mean(),
+            usual_ns: slowdown.usual,
+            same_operations: slowdown.same_operations,
+        }
     }
 }
 

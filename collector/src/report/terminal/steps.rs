@@ -3,9 +3,10 @@
 use super::Run;
 use super::screen::{Screen, number, time};
 use crate::analyze;
+use crate::diagnose::findings::slower_gpu::SLOWER;
 use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
-use crate::report::rows::steps::{Contents, Steps};
+use crate::report::rows::steps::{Contents, Slowdown, Steps};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, count, duration, percent, plural};
@@ -13,6 +14,9 @@ use std::collections::BTreeMap;
 
 /// Drift that is worth a word: a twentieth of a step.
 const DRIFTS: f64 = 0.05;
+
+/// The slowdowns in the overview.
+const SLOWDOWNS: usize = 2;
 
 /// Draws the section. The overview has its first lines.
 pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -22,6 +26,7 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Steps", sentence(steps, &whose(run), run.has_windows()));
     plot(screen, steps);
+    slowdowns(screen, steps);
     if !screen.view.is_selected() {
         return;
     }
@@ -118,6 +123,42 @@ fn legend(steps: &Steps, most: u64, ascii: bool) -> String {
     let is_cut = steps.plot_ns.iter().any(|ns| *ns > most);
     let cut = if is_cut { format!("; {} took longer", CUT[usize::from(ascii)]) } else { String::new() };
     format!("{what} up to {}{cut}", duration(most))
+}
+
+/// Says where steps in a row took longer: in the overview of those that took most time more.
+fn slowdowns(screen: &mut Screen<'_>, steps: &Steps) {
+    let most = if screen.view.is_selected() { usize::MAX } else { SLOWDOWNS };
+    let mut all: Vec<&Slowdown> = steps.slowdowns.iter().collect();
+    let excess = |of: &Slowdown| of.duration_ns as f64 * (1.0 - of.usual_ns as f64 / of.mean_ns.max(1.0));
+    all.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
+    let more = all.len().saturating_sub(most);
+    all.truncate(most);
+    all.sort_by_key(|slowdown| slowdown.first_step);
+    all.iter().for_each(|slowdown| screen.remark(&slower(slowdown)));
+    if more > 0 {
+        screen.remark(&format!("{} more in --section steps", plural(more as u64, "slowdown", "slowdowns")));
+    }
+}
+
+/// Says how much longer steps took, and whether the GPU did.
+fn slower(slowdown: &Slowdown) -> String {
+    let Slowdown { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, same_operations } =
+        *slowdown;
+    let longer = |times: f64| percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000);
+    let why = match same_operations {
+        Some(times) if times >= SLOWER => {
+            format!(": the same operations took {} longer on the GPU", longer(times))
+        }
+        Some(_) => ": the GPU was not slower, and waited more".to_owned(),
+        None => String::new(),
+    };
+    format!(
+        "steps {first_step}..{last_step}, from {} for {}, took {} longer, {} each{why}",
+        duration(start_ns),
+        duration(duration_ns),
+        longer(mean_ns / usual_ns.max(1) as f64),
+        duration(mean_ns.round() as u64)
+    )
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
@@ -235,6 +276,28 @@ mod tests {
         };
         assert!(said(Some(2), Some(71)).starts_with("9 of rank 2 found"));
         assert!(said(None, Some(71)).starts_with("9 of process 71 found"));
+    }
+
+    /// The overview said nothing of a part of the run in which each step took longer.
+    #[test]
+    fn slowdowns_say_which_steps_and_whether_the_gpu_was_slower() {
+        let slowdown = |first: u64, same_operations| steps::Slowdown {
+            steps: first..first + 2_000,
+            start: 90_000_000_000,
+            duration: 2_440_000_000,
+            usual: 1_000_000,
+            same_operations,
+        };
+        let all = vec![slowdown(0, Some(1.3)), slowdown(4_000, Some(1.01)), slowdown(8_000, None)];
+        let of = steps::Steps { slowdowns: all, ..steps::Steps::default() };
+        let (view, style) = (View::default(), Style::default());
+        let mut screen = Screen::new(&view, &style, false);
+        slowdowns(&mut screen, &Steps::of(&of));
+        let said = screen.sentences().join(" ");
+        let first = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each: the same operations took 30.0 % longer on the GPU";
+        assert!(said.starts_with(first), "{said}");
+        assert!(said.contains("1.22 ms each: the GPU was not slower, and waited more"), "{said}");
+        assert!(said.ends_with("1 slowdown more in --section steps"), "{said}");
     }
 
     fn long_steps(timed_on: TimedOn, has_gpus: bool) -> String {
