@@ -2,7 +2,7 @@
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
 # harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program with
-# GPU times and without, steps with a long warm-up, a job of two ranks, a job of which ranks crashed, hostile names and a damaged
+# GPU times and without, steps with a long warm-up and on a GPU that becomes slower, a job of two ranks, a job of which ranks crashed, hostile names and a damaged
 # trace, on the simulated GPU.
 #
 #   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
@@ -69,6 +69,7 @@ capture ranges "$bin/nvtx"
 capture random "$bin/random_program" 3 50 wide
 timing=off capture untimed "$bin/random_program" 3 50 wide
 capture warm-up "$bin/compiled_in_first_steps"
+capture slower "$bin/steps" slow-gpu 800
 if [[ -x $bin/hostile_names ]]; then
     # The program's own path is hostile, too.
     folder=$scratch/$'<script>window.harmed=3\xe2\x80\xae'
