@@ -495,6 +495,7 @@ fn taken_over(agent: &FakeAgent) {
     wait_for(2);
     (0..20).for_each(|_| thread.launch(1));
     thread.lose(LossCause::RingFull, 5);
+    println!("ready");
     wait_for(3);
     let (ticks, monotonic_raw) = (collect_support::now(), collect_support::now());
     let head = Head::new::<Anchor>();
@@ -519,6 +520,8 @@ fn a_second_collector_has_what_comes_after_it_and_not_what_came_before() {
     collecting.stop();
     let first = collecting.read(&collecting.wait_for_sessions(1).remove(0).unwrap());
     assert_eq!((first.launches()[&2].len(), first.status.ending), (10, Ending::Detached));
+    // On a busy machine, the next collector was there before the agent had seen that this one is gone.
+    wait_ready(&mut child);
     let place = tempfile::tempdir().unwrap();
     let (collector, stopper) = Collector::new(Target::Named(place.path().to_owned())).unwrap();
     let pid = child.id();

@@ -151,8 +151,8 @@ if (hasTimeline && report.steps.count > 0) {
   expect(report.processes.length < 2 || said.includes(rank === null ? `of process ${pid}` : `of rank ${rank}`), `the steps do not say whose they are: ${said.slice(0, 200)}`);
   const both = outliers.length > 0 && timedOn === 'gpu' && `--step ${outliers[0].step}..${outliers[0].step + 1}`;
   expect(!both || said.includes(both), `the long steps do not name ${both}`);
-  const drawn = await page.evaluate(() => document.querySelectorAll('#steps [data-path^="steps.slowdowns."][data-path$=".mean_ns"]').length);
-  expect(drawn === report.steps.slowdowns.length && (name !== 'slower' || drawn > 0), `${drawn} of ${report.steps.slowdowns.length} slowdowns are on the page`);
+  const drawn = await page.evaluate(() => document.querySelectorAll('#steps [data-path^="steps.slow_stretches."][data-path$=".mean_ns"]').length);
+  expect(drawn === report.steps.slow_stretches.length && (name !== 'slower' || drawn > 0), `${drawn} of ${report.steps.slow_stretches.length} slow stretches are on the page`);
 }
 
 // The plot of memory says that its height is of one kind, and ends with the run.

@@ -10,7 +10,7 @@ __attribute__((noinline)) static void leave(void)
 
 int main(int argc, char **argv)
 {
-    launch_and_leave_pending("exit_early", argc > 1 ? atoi(argv[1]) : 1000);
+    launch_and_leave_pending("exit_early", argc > 1 ? atoi(argv[1]) : 1000, "last_100us");
     leave();
     return EXIT_FAILED_CALL;
 }

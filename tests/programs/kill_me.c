@@ -1,5 +1,5 @@
 // Launches N kernels (default 3000), prints the number, and kills itself with SIGKILL while the last of them are
-// pending.
+// pending: they take two seconds, since a busy machine may let it wait before it does.
 // link: -l:libcuda.so.1
 #include "launch_and_leave_pending.h"
 
@@ -7,7 +7,7 @@
 
 int main(int argc, char **argv)
 {
-    launch_and_leave_pending("kill_me", argc > 1 ? atoi(argv[1]) : 3000);
+    launch_and_leave_pending("kill_me", argc > 1 ? atoi(argv[1]) : 3000, "last_10000us");
     raise(SIGKILL);
     return EXIT_FAILED_CALL;
 }

@@ -5,6 +5,6 @@
 
 int main(int argc, char **argv)
 {
-    launch_and_leave_pending("underscore_exit", argc > 1 ? atoi(argv[1]) : 1000);
+    launch_and_leave_pending("underscore_exit", argc > 1 ? atoi(argv[1]) : 1000, "last_100us");
     _exit(6);
 }

@@ -27,7 +27,7 @@ export function steps(timeline: Timeline): HTMLElement | null {
     h('span', {}, source[String(at('steps.source'))] ?? '', whose()),
     figures(['steps', figure('steps.count', 'count')], ['warm-up', figure('steps.warm_up', 'count')], ...lengths, ['GPU busy, on average', figureOf('per_step.busy_ns')], ['GPU idle, on average', figureOf('per_step.idle_ns')], ...undecided),
     plot(),
-    slowdowns(timeline),
+    slowStretches(timeline),
     outliers(timeline),
   );
 }
@@ -73,18 +73,18 @@ function shown(timeline: Timeline, path: string): HTMLElement {
   return h('button', { type: 'button', onclick: show }, 'show');
 }
 
-/** How many times as long the same operations take on a GPU that is slower, as in the terminal. */
+/** How many times as long the same kernels take on a GPU that is slower, as in the terminal. */
 const SLOWER = 1.05;
 
 /** Where steps in a row took longer, and whether that was the GPU. */
-function slowdowns(timeline: Timeline): HTMLElement | null {
-  const all = list('steps.slowdowns').map((_, index) => `steps.slowdowns.${index}`);
+function slowStretches(timeline: Timeline): HTMLElement | null {
+  const all = list('steps.slow_stretches').map((_, index) => `steps.slow_stretches.${index}`);
   if (all.length === 0) return null;
   const why = (path: string): (string | HTMLElement)[] => {
-    const times = value(`${path}.same_operations`);
+    const times = value(`${path}.same_kernels`);
     if (times === null) return [];
-    if (times < SLOWER) return ['; the GPU was not slower, and waited more'];
-    return ['; the same operations took ', figure(`${path}.same_operations`, 'number'), ' times as long on the GPU'];
+    if (times < SLOWER) return ['; the same kernels took no longer'];
+    return ['; the same kernels took ', figure(`${path}.same_kernels`, 'number'), ' times as long on the GPU'];
   };
   const row = (path: string) =>
     h('li', {}, 'steps ', figure(`${path}.first_step`, 'count'), ' to ', figure(`${path}.last_step`, 'count'), ', ', figure(`${path}.duration_ns`, 'ns'), ', took ', figure(`${path}.mean_ns`, 'ns'), ' each instead of ', figure(`${path}.usual_ns`, 'ns'), ...why(path), ' ', shown(timeline, path));

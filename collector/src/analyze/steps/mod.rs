@@ -11,7 +11,7 @@
 //! - **Warm-up**: the steps at the start, one after another, that take more than 1.2 times the median; fewer than 64.
 //! - **Outliers**: steps after the warm-up that take more than 1.2 times the median, and more than the median and five
 //!   standard deviations, taken from the quantiles between which 68 % of the times lie.
-//! - **Slowdowns**: where steps in a row take longer than the others, and whether the same operations do (`slowdowns.rs`, `speed.rs`).
+//! - **Slow stretches**: where steps in a row take longer than the others, and whether the same kernels do (`slow_stretches.rs`, `speed.rs`).
 //! - **Drift**: how much the median of the last third of the plot is above that of the first.
 //! - **Busy**: the time in which at least one operation was running, by best estimates. If more than a tenth of the
 //!   operations have no GPU time, the step is divided like the devices' whole time instead, without set-up and the loading of
@@ -28,7 +28,7 @@ mod contents;
 mod growth;
 mod phases;
 mod plot;
-mod slowdowns;
+mod slow_stretches;
 mod speed;
 mod starts;
 mod times;
@@ -50,7 +50,7 @@ use crate::model::steps::Source;
 use crate::trace::record::Body;
 use contents::Filling;
 use phases::PhaseFold;
-use slowdowns::Slow;
+use slow_stretches::Slow;
 use speed::Speed;
 use starts::{Start, Starts};
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ use times::Times;
 /// By how much more or less the host is ahead of the GPU from one step to another, in steps, for its calls to be no measure
 /// of a step: the time between two calls is wrong by so much.
 const AHEAD: f64 = 0.1;
-/// The most slowdowns.
-pub const SLOWDOWNS: usize = 10;
+/// The most slow stretches.
+pub const SLOW_STRETCHES: usize = 10;
 /// The fewest changes from which that is known.
 const FEWEST: u64 = 4;
 /// The steps of one process take longer than those of another if they take this many times as long: ranks that wait for each other
@@ -93,8 +93,8 @@ pub struct Steps {
     pub on_host: Option<HostTimes>,
     /// Steps that took much longer than the others, the longest first; at most ten.
     pub outliers: Vec<Outlier>,
-    /// Where steps in a row took longer than the others, in their order; at most [`SLOWDOWNS`], those that took most time.
-    pub slowdowns: Vec<Slowdown>,
+    /// Where steps in a row took longer than the others, in their order; at most [`SLOW_STRETCHES`], those that took most time.
+    pub slow_stretches: Vec<SlowStretch>,
     /// Times of steps over the run, for a plot: the mean of equally many steps each; at most 60.
     pub plot: Vec<u64>,
     /// What a step after the warm-up contains, on average.
@@ -171,7 +171,7 @@ pub struct Outlier {
 
 /// Steps in a row that took longer than the others, and launched as much.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Slowdown {
+pub struct SlowStretch {
     /// Their numbers, from 0.
     pub steps: Range<u64>,
     /// ns from the start of the run to the start of the first.
@@ -180,11 +180,11 @@ pub struct Slowdown {
     pub duration: u64,
     /// ns that a step takes otherwise, median.
     pub usual: u64,
-    /// How many times as long the same operations took on the GPU, if most of its time is of such as run in other steps, too.
-    pub same_operations: Option<f64>,
+    /// How many times as long the same kernels took on the GPU, if most of them run in other steps, too.
+    pub same_kernels: Option<f64>,
 }
 
-impl Slowdown {
+impl SlowStretch {
     /// Returns the mean time of its steps, ns.
     pub fn mean(&self) -> f64 {
         self.duration as f64 / (self.steps.end - self.steps.start).max(1) as f64
@@ -468,25 +468,25 @@ impl StepFold<'_> {
         HostTimes { mean: (times.mean * count + rest) / (count + 1.0), count: times.count + 1, ..times }
     }
 
-    /// Returns the slowdowns of steps that launched as much as the others, of which those of the warm-up are none.
-    fn slowdowns(&self, slow: &[Slow], warm_up: u64) -> Vec<Slowdown> {
+    /// Returns the slow stretches of steps that launched as much as the others, of which those of the warm-up are none.
+    fn slow_stretches(&self, slow: &[Slow], warm_up: u64) -> Vec<SlowStretch> {
         let are_apart =
             |of: &Range<u64>, slow: &Slow| of.end <= slow.steps.start || slow.steps.end <= of.start;
         let is_usual = |of: Range<u64>| of.start >= warm_up && slow.iter().all(|slow| are_apart(&of, slow));
         let found = slow.iter().filter_map(|slow| {
             let compared = self.speed.compare(&slow.steps, is_usual);
-            (compared.is_none_or(|compared| compared.is_same)).then(|| Slowdown {
+            (compared.is_none_or(|compared| compared.is_same)).then(|| SlowStretch {
                 steps: slow.steps.clone(),
                 start: slow.start.saturating_sub(self.origin),
                 duration: slow.total,
                 usual: slow.usual,
-                same_operations: compared.and_then(|compared| compared.times),
+                same_kernels: compared.and_then(|compared| compared.times),
             })
         });
-        let mut found: Vec<Slowdown> = found.collect();
-        found.sort_by_key(|slowdown| std::cmp::Reverse(slowdown.excess()));
-        found.truncate(SLOWDOWNS);
-        found.sort_by_key(|slowdown| slowdown.steps.start);
+        let mut found: Vec<SlowStretch> = found.collect();
+        found.sort_by_key(|stretch| std::cmp::Reverse(stretch.excess()));
+        found.truncate(SLOW_STRETCHES);
+        found.sort_by_key(|stretch| stretch.steps.start);
         found
     }
 
@@ -579,7 +579,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
         {
             time.mean = on_host.mean;
         }
-        let slowdowns = self.slowdowns(&told.slow, told.warm_up);
+        let slow_stretches = self.slow_stretches(&told.slow, told.warm_up);
         let filled = self.filling.finish(told.warm_up, told.time.map(|time| time.mean));
         Steps {
             count: self.count,
@@ -593,7 +593,7 @@ impl<'a> Analysis<'a> for StepFold<'a> {
             timed_on: told.time.map(|_| timed_on),
             on_host,
             outliers: told.outliers,
-            slowdowns,
+            slow_stretches,
             plot: told.plot,
             contents: filled.contents,
             steady: filled.steady,

@@ -44,8 +44,8 @@ impl Part {
         self.total / self.steps.max(1)
     }
 
-    /// Returns the mean of all but the longest, ns: a single pause says nothing about the others.
-    pub(super) fn usual(&self) -> u64 {
+    /// Returns the mean of all but the longest, ns: a single pause says nothing of the others.
+    pub(super) fn trimmed_mean(&self) -> u64 {
         match self.steps {
             0 | 1 => self.total,
             steps => (self.total - self.longest.min(self.total)) / (steps - 1),

@@ -1,8 +1,9 @@
-//! How long do the same operations take over the run?
+//! How long do the same kernels take over the run?
 //!
-//! Operations are the same if their kind is ([`Like`]): launches of a kernel with one grid, block and shared memory size, launches of
-//! a graph, copies of a size. Steps in a row that take longer because each of their kernels does point to the GPU: its clocks, or
-//! another program on it. Only lengths that the events determine are used: others may be taken from what is typical.
+//! Kernels are the same if their kind is ([`Like`]): launches of one with one grid, block and shared memory size, and launches of
+//! a graph. Steps in a row that take longer because each of their kernels does point to the GPU: its clocks, or another program on
+//! it. Only lengths that the events determine are used: others may be taken from what is typical. How long copies take depends on the
+//! host, too, and how long a collective takes on the other ranks.
 
 use crate::hash::HashMap;
 use crate::model::typical::Like;
@@ -14,14 +15,14 @@ use std::ops::Range;
 const PARTS: usize = 240;
 /// The most kinds, which are the first ones.
 const KINDS: usize = 256;
-/// The fewest operations of a kind in each of two groups of steps for which it is compared.
+/// The fewest launches of a kind in each of two groups of steps for which it is compared.
 const FEWEST: u64 = 3;
-/// The share of the time of some steps' operations that must be of compared kinds.
+/// The share of the time of some steps' kernels that must be of compared kinds.
 const MOSTLY: f64 = 0.5;
 /// By how much the launches in a step may differ, as a share, for steps to do the same.
 const SAME: f64 = 0.05;
 
-/// The operations of a kind.
+/// The launches of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     count: u64,
@@ -39,7 +40,7 @@ impl Sum {
     }
 }
 
-/// The operations of some steps in a row.
+/// The launches of some steps in a row.
 #[derive(Clone, Debug, Default)]
 struct Part {
     launches: u64,
@@ -59,7 +60,7 @@ impl Part {
         self.kinds.iter_mut().zip(&other.kinds).for_each(|(sum, other)| sum.add(*other));
     }
 
-    /// Returns how many times as long its operations take as the same ones of `usual`, if most of them are known in both.
+    /// Returns how many times as long its kernels take as the same ones of `usual`, if most of them are known in both.
     fn times_as_long_as(&self, usual: &Part) -> Option<f64> {
         let all = self.kinds.iter().fold(self.others, |all, sum| all.saturating_add(sum.ns));
         let (mut own, mut expected) = (0, 0.0);
@@ -73,7 +74,7 @@ impl Part {
     }
 }
 
-/// How long the same operations take over the run.
+/// How long the same kernels take over the run.
 #[derive(Debug, Default)]
 pub(super) struct Speed {
     kinds: HashMap<Like, usize>,
@@ -89,7 +90,7 @@ pub(super) struct Speed {
 pub(super) struct Compared {
     /// Whether they launch as much.
     pub is_same: bool,
-    /// How many times as long the same operations take on the GPU, if that is known.
+    /// How many times as long the same kernels take on the GPU, if that is known.
     pub times: Option<f64>,
 }
 
@@ -97,13 +98,16 @@ impl Speed {
     /// Takes the next operation, which is of this step, and its record.
     pub(super) fn observe(&mut self, operation: &Operation, record: &Record, step: u64) {
         let is_launch = matches!(operation.what, Action::Kernel { .. } | Action::Graph { .. });
-        if is_launch && operation.when != When::Captured {
-            self.part(step).launches += 1;
+        if !is_launch || operation.when == When::Captured {
+            return;
         }
+        self.part(step).launches += 1;
+        let waits_for_ranks = matches!(operation.what, Action::Kernel { communication: true, .. });
         if let When::Timed(interval) = operation.when
+            && !waits_for_ranks
             && let Body::Work(work) = &record.body
             && !interval.length.is_wide()
-            && let Some(like) = Like::of(work, operation.what.moved())
+            && let Some(like) = Like::of(work, None)
         {
             self.timed(step, like, interval.value());
         }

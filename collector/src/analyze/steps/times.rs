@@ -1,7 +1,7 @@
 //! How long steps take, in bounded memory.
 
 use super::plot::Plot;
-use super::slowdowns::{self, Slow};
+use super::slow_stretches::{self, Slow};
 use super::{HostTimes, Outlier, StepTimes};
 use crate::analyze::idle::by_step::FIRST;
 use crate::analyze::quantile::Quantiles;
@@ -179,7 +179,7 @@ impl Times {
             }),
             outliers: outliers.iter().take(OUTLIERS).map(outlier).collect(),
             plot: self.plot.means(),
-            slow: slowdowns::found(&self.plot.parts(), first_steady),
+            slow: slow_stretches::found(&self.plot.parts(), first_steady),
         }
     }
 }

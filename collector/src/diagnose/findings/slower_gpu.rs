@@ -1,42 +1,42 @@
-//! `slower-gpu`: steps in a row took longer because the same operations took longer on the GPU.
+//! `slower-gpu`: steps in a row took longer because the same kernels took longer on the GPU.
 
 use super::super::Facts;
 use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::analyze::ProcessReport;
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::analyze::steps::Slowdown;
+use crate::analyze::steps::SlowStretch;
 use crate::units::{duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: &str = "Look at the GPU while it is slow: nvidia-smi -q -d PERFORMANCE says why its clocks are lower, nvidia-smi dmon -s pc shows \
                    its power, temperature and clocks over time, and nvidia-smi pmon which other programs use it.";
 
-/// How many times as long the same operations take at least. Below, other kernels beside them may be why.
+/// How many times as long the same kernels take at least. Below, other kernels beside them may be why.
 pub const SLOWER: f64 = 1.05;
 
 /// What a GPU's slowness added to the steps of a process, ns.
 struct Slow<'a> {
     process: &'a ProcessReport,
-    /// Its slowdowns, with how many times as long the same operations took, and what that added.
-    of: Vec<(&'a Slowdown, f64, u64)>,
+    /// Its slow stretches, with how many times as long the same kernels took, and what that added.
+    of: Vec<(&'a SlowStretch, f64, u64)>,
     total: u64,
 }
 
 /// Looks for it, in the process in which it added most.
 pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     let Slow { process, of, total } = facts.reports.iter().map(slow).max_by_key(|slow| slow.total)?;
-    let (slowdown, times, _) = of.iter().max_by_key(|(_, _, ns)| *ns)?;
+    let (stretch, times, _) = of.iter().max_by_key(|(_, _, ns)| *ns)?;
     let others = match of.len() - 1 {
         0 => String::new(),
         more => format!(" It was slower {} more.", plural(more as u64, "time", "times")),
     };
     let text = format!(
-        "Steps {}..{} took {} each instead of {}: the same operations took {times:.2} times as long on the GPU.{others}",
-        slowdown.steps.start,
-        slowdown.steps.end.saturating_sub(1),
-        duration(slowdown.mean().round() as u64),
-        duration(slowdown.usual),
+        "Steps {}..{} took {} each instead of {}: the same kernels took {times:.2} times as long on the GPU.{others}",
+        stretch.steps.start,
+        stretch.steps.end.saturating_sub(1),
+        duration(stretch.mean().round() as u64),
+        duration(stretch.usual),
     );
     let in_process = facts.in_process(process.process.job.rank, process.process.pid);
     Some(Claimed {
@@ -45,9 +45,9 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             title: format!("The GPU was slower for a part of the time{in_process}"),
             evidence: Evidence {
                 text,
-                count: of.iter().map(|(slowdown, ..)| slowdown.steps.end - slowdown.steps.start).sum(),
+                count: of.iter().map(|(stretch, ..)| stretch.steps.end - stretch.steps.start).sum(),
                 total: Some(Sum { value: total, lo: total, hi: total }),
-                first: of.iter().map(|(slowdown, ..)| slowdown.start).min(),
+                first: of.iter().map(|(stretch, ..)| stretch.start).min(),
                 ..Evidence::default()
             },
             explanation: "Launches of one kernel in one shape mostly take the same time. They take longer where the GPU lowers its \
@@ -61,21 +61,21 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     })
 }
 
-/// Returns what the GPU's slowness added to the steps of a process: by as much longer its operations took, it was busy for longer
+/// Returns what the GPU's slowness added to the steps of a process: by as much longer its kernels took, it was busy for longer
 /// in each step than in others.
 fn slow(process: &ProcessReport) -> Slow<'_> {
     let steps = &process.tables.steps;
-    let count = |slowdown: &Slowdown| (slowdown.steps.end - slowdown.steps.start) as f64;
-    let known = steps.slowdowns.iter().filter_map(|slowdown| Some((slowdown, slowdown.same_operations?)));
+    let count = |stretch: &SlowStretch| (stretch.steps.end - stretch.steps.start) as f64;
+    let known = steps.slow_stretches.iter().filter_map(|stretch| Some((stretch, stretch.same_kernels?)));
     let slower = || known.clone().filter(|(_, times)| *times >= SLOWER);
     // The mean of all steps has the longer ones in it.
     let all = steps.steady.end.saturating_sub(steps.steady.start) as f64;
-    let longer = slower().map(|(slowdown, times)| (times - 1.0) * count(slowdown)).sum::<f64>();
+    let longer = slower().map(|(stretch, times)| (times - 1.0) * count(stretch)).sum::<f64>();
     let busy = steps.contents.busy * all / (all + longer).max(1.0);
-    let added = |slowdown: &Slowdown, times: f64| {
-        slowdown.excess().min((busy * (times - 1.0) * count(slowdown)) as u64)
+    let added = |stretch: &SlowStretch, times: f64| {
+        stretch.excess().min((busy * (times - 1.0) * count(stretch)) as u64)
     };
-    let of: Vec<_> = slower().map(|(slowdown, times)| (slowdown, times, added(slowdown, times))).collect();
+    let of: Vec<_> = slower().map(|(stretch, times)| (stretch, times, added(stretch, times))).collect();
     let total = of.iter().map(|(_, _, ns)| ns).sum();
     Slow { process, of, total }
 }

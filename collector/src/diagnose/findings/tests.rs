@@ -20,7 +20,7 @@ use crate::analyze::quantile::Quantiles;
 use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
 use crate::analyze::startup::{self, Startup};
-use crate::analyze::steps::{Contents, Slowdown, StepTimes, Steps};
+use crate::analyze::steps::{Contents, SlowStretch, StepTimes, Steps};
 use crate::analyze::transfers::{SizeClass, Transfer, Transfers};
 use crate::analyze::waits::{Cause as Waiting, Waited};
 use crate::analyze::{ProcessInfo, ProcessReport, Tables};
@@ -865,25 +865,25 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
 /// Of a job of two hours in which a GPU was slower for three minutes, nothing said so.
 #[test]
 fn a_slower_gpu_is_told_with_the_steps_in_which_it_was() {
-    let slowdown = |first: u64, times: f64| Slowdown {
+    let stretch = |first: u64, times: f64| SlowStretch {
         steps: first..first + 20,
         start: first * S,
         duration: 26 * S,
         usual: S,
-        same_operations: Some(times),
+        same_kernels: Some(times),
     };
-    let its = |slowdowns: Vec<Slowdown>| {
+    let its = |stretches: Vec<SlowStretch>| {
         let mut tables = process(1);
         // Of a hundred steps those on a slower GPU are as much as 18 more: without that, it is busy for 0.5 s in each.
         tables.steps.contents = Contents { busy: 0.59 * S as f64, ..Contents::default() };
         tables.steps.steady = 0..100;
-        tables.steps.slowdowns = slowdowns;
+        tables.steps.slow_stretches = stretches;
         tables
     };
     let parts = [(Bucket::Compute, 30 * S), (Bucket::Graphs, 10 * S)];
     let Claimed { finding, claims, .. } =
-        found(vec![its(vec![slowdown(20, 1.4), slowdown(60, 1.5)])], &parts, slower_gpu::find).unwrap();
-    let said = "Steps 60..79 took 1.30 s each instead of 1.00 s: the same operations took 1.50 times as long on the GPU. It was slower \
+        found(vec![its(vec![stretch(20, 1.4), stretch(60, 1.5)])], &parts, slower_gpu::find).unwrap();
+    let said = "Steps 60..79 took 1.30 s each instead of 1.00 s: the same kernels took 1.50 times as long on the GPU. It was slower \
                 1 time more.";
     assert_eq!(
         (&*finding.evidence.text, finding.evidence.count, finding.evidence.first),
@@ -895,11 +895,11 @@ fn a_slower_gpu_is_told_with_the_steps_in_which_it_was() {
         is_about(claims[&Bucket::Compute], 6_750 * MS) && is_about(claims[&Bucket::Graphs], 2_250 * MS),
         "{claims:?}"
     );
-    let two = vec![its(vec![slowdown(20, 1.01)]), its(vec![slowdown(60, 1.5)])];
+    let two = vec![its(vec![stretch(20, 1.01)]), its(vec![stretch(60, 1.5)])];
     let finding = found(two, &parts, slower_gpu::find).unwrap().finding;
     assert!(finding.title.starts_with("The GPU was slower for a part of the time"), "{}", finding.title);
     assert_eq!(finding.evidence.count, 20, "in the first, the GPU was as fast as ever");
-    assert!(found(vec![its(vec![slowdown(20, 1.01)])], &parts, slower_gpu::find).is_none());
+    assert!(found(vec![its(vec![stretch(20, 1.01)])], &parts, slower_gpu::find).is_none());
 }
 
 /// NVIDIA does not say of these errors that all later calls return them.

@@ -75,7 +75,7 @@ pub struct Steps {
     /// Where twenty or more steps in a row took longer than the others, all at once, though they launched as much: more than 1.1 times
     /// as long. In their order; at most ten, those that took most time more.
     #[schemars(length(max = 10))]
-    pub slowdowns: Vec<Slowdown>,
+    pub slow_stretches: Vec<SlowStretch>,
     /// What a step after the warm-up contains, on average.
     pub per_step: Contents,
     /// NVTX ranges that are opened in nearly every step, without the one that is the step.
@@ -100,7 +100,7 @@ pub struct Outlier {
 
 /// Steps in a row that took longer than the others.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Slowdown {
+pub struct SlowStretch {
     /// The number of the first of them, from 0: --step first_step..last_step selects them.
     pub first_step: u64,
     /// The number of the last of them.
@@ -114,11 +114,11 @@ pub struct Slowdown {
     pub mean_ns: f64,
     /// How long a step takes otherwise: the median over the run of the means of a few steps each.
     pub usual_ns: u64,
-    /// How many times as long the same operations took on the GPU, if most of its time is of operations that ran in other steps,
-    /// too: launches of a kernel with one grid, block and shared memory size, launches of a graph, copies of a size. About 1: the GPU
-    /// was as fast as otherwise, and waited more. null = not known.
+    /// How many times as long the same kernels took on the GPU: launches of a kernel with one grid, block and shared memory size, and
+    /// launches of a graph. About 1: the GPU was as fast as otherwise, and other things took longer. null = not known: most of their
+    /// time was in others than run in other steps.
     #[schemars(range(min = 0))]
-    pub same_operations: Option<f64>,
+    pub same_kernels: Option<f64>,
 }
 
 /// What a step contains, on average.
@@ -203,7 +203,7 @@ impl Steps {
             host_mean_ns: steps.on_host.map(|time| time.mean),
             host_std_ns: steps.on_host.map(|time| time.std),
             outliers: steps.outliers.iter().map(Outlier::of).collect(),
-            slowdowns: steps.slowdowns.iter().map(Slowdown::of).collect(),
+            slow_stretches: steps.slow_stretches.iter().map(SlowStretch::of).collect(),
             per_step: Contents::of(&steps.contents),
             phases: steps.phases.iter().map(Phase::of).collect(),
             plot_ns: steps.plot.clone(),
@@ -219,16 +219,16 @@ impl Outlier {
     }
 }
 
-impl Slowdown {
-    fn of(slowdown: &steps::Slowdown) -> Slowdown {
-        Slowdown {
-            first_step: slowdown.steps.start,
-            last_step: slowdown.steps.end.saturating_sub(1),
-            start_ns: slowdown.start,
-            duration_ns: slowdown.duration,
-            mean_ns: slowdown.mean(),
-            usual_ns: slowdown.usual,
-            same_operations: slowdown.same_operations,
+impl SlowStretch {
+    fn of(stretch: &steps::SlowStretch) -> SlowStretch {
+        SlowStretch {
+            first_step: stretch.steps.start,
+            last_step: stretch.steps.end.saturating_sub(1),
+            start_ns: stretch.start,
+            duration_ns: stretch.duration,
+            mean_ns: stretch.mean(),
+            usual_ns: stretch.usual,
+            same_kernels: stretch.same_kernels,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::analyze;
 use crate::diagnose::findings::slower_gpu::SLOWER;
 use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
-use crate::report::rows::steps::{Contents, Slowdown, Steps};
+use crate::report::rows::steps::{Contents, SlowStretch, Steps};
 use crate::report::table::{Table, left, names, right};
 use crate::report::text::{Text, dim};
 use crate::report::units::{bytes, count, duration, percent, plural};
@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 /// Drift that is worth a word: a twentieth of a step.
 const DRIFTS: f64 = 0.05;
 
-/// The slowdowns in the overview.
-const SLOWDOWNS: usize = 2;
+/// The slow stretches in the overview.
+const SLOW_STRETCHES: usize = 2;
 
 /// Draws the section. The overview has its first lines.
 pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
@@ -26,7 +26,7 @@ pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     }
     screen.section("Steps", sentence(steps, &whose(run), run.has_windows()));
     plot(screen, steps);
-    slowdowns(screen, steps);
+    slow_stretches(screen, steps);
     if !screen.view.is_selected() {
         return;
     }
@@ -126,30 +126,33 @@ fn legend(steps: &Steps, most: u64, ascii: bool) -> String {
 }
 
 /// Says where steps in a row took longer: in the overview of those that took most time more.
-fn slowdowns(screen: &mut Screen<'_>, steps: &Steps) {
-    let most = if screen.view.is_selected() { usize::MAX } else { SLOWDOWNS };
-    let mut all: Vec<&Slowdown> = steps.slowdowns.iter().collect();
-    let excess = |of: &Slowdown| of.duration_ns as f64 * (1.0 - of.usual_ns as f64 / of.mean_ns.max(1.0));
+fn slow_stretches(screen: &mut Screen<'_>, steps: &Steps) {
+    let most = if screen.view.is_selected() { usize::MAX } else { SLOW_STRETCHES };
+    let mut all: Vec<&SlowStretch> = steps.slow_stretches.iter().collect();
+    let excess = |of: &SlowStretch| of.duration_ns as f64 * (1.0 - of.usual_ns as f64 / of.mean_ns.max(1.0));
     all.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
     let more = all.len().saturating_sub(most);
     all.truncate(most);
-    all.sort_by_key(|slowdown| slowdown.first_step);
-    all.iter().for_each(|slowdown| screen.remark(&slower(slowdown)));
+    all.sort_by_key(|stretch| stretch.first_step);
+    all.iter().for_each(|stretch| screen.remark(&slower(stretch)));
     if more > 0 {
-        screen.remark(&format!("{} more in --section steps", plural(more as u64, "slowdown", "slowdowns")));
+        screen.remark(&format!(
+            "{} more in --section steps",
+            plural(more as u64, "slow stretch", "slow stretches")
+        ));
     }
 }
 
 /// Says how much longer steps took, and whether the GPU did.
-fn slower(slowdown: &Slowdown) -> String {
-    let Slowdown { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, same_operations } =
-        *slowdown;
+fn slower(stretch: &SlowStretch) -> String {
+    let SlowStretch { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, same_kernels } =
+        *stretch;
     let longer = |times: f64| percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000);
-    let why = match same_operations {
+    let why = match same_kernels {
         Some(times) if times >= SLOWER => {
-            format!(": the same operations took {} longer on the GPU", longer(times))
+            format!(": the same kernels took {} longer on the GPU", longer(times))
         }
-        Some(_) => ": the GPU was not slower, and waited more".to_owned(),
+        Some(_) => ": the same kernels took no longer".to_owned(),
         None => String::new(),
     };
     format!(
@@ -280,24 +283,24 @@ mod tests {
 
     /// The overview said nothing of a part of the run in which each step took longer.
     #[test]
-    fn slowdowns_say_which_steps_and_whether_the_gpu_was_slower() {
-        let slowdown = |first: u64, same_operations| steps::Slowdown {
+    fn slow_stretches_say_which_steps_and_whether_the_gpu_was_slower() {
+        let stretch = |first: u64, same_kernels| steps::SlowStretch {
             steps: first..first + 2_000,
             start: 90_000_000_000,
             duration: 2_440_000_000,
             usual: 1_000_000,
-            same_operations,
+            same_kernels,
         };
-        let all = vec![slowdown(0, Some(1.3)), slowdown(4_000, Some(1.01)), slowdown(8_000, None)];
-        let of = steps::Steps { slowdowns: all, ..steps::Steps::default() };
+        let all = vec![stretch(0, Some(1.3)), stretch(4_000, Some(1.01)), stretch(8_000, None)];
+        let of = steps::Steps { slow_stretches: all, ..steps::Steps::default() };
         let (view, style) = (View::default(), Style::default());
         let mut screen = Screen::new(&view, &style, false);
-        slowdowns(&mut screen, &Steps::of(&of));
+        slow_stretches(&mut screen, &Steps::of(&of));
         let said = screen.sentences().join(" ");
-        let first = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each: the same operations took 30.0 % longer on the GPU";
+        let first = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each: the same kernels took 30.0 % longer on the GPU";
         assert!(said.starts_with(first), "{said}");
-        assert!(said.contains("1.22 ms each: the GPU was not slower, and waited more"), "{said}");
-        assert!(said.ends_with("1 slowdown more in --section steps"), "{said}");
+        assert!(said.contains("1.22 ms each: the same kernels took no longer"), "{said}");
+        assert!(said.ends_with("1 slow stretch more in --section steps"), "{said}");
     }
 
     fn long_steps(timed_on: TimedOn, has_gpus: bool) -> String {

@@ -2,7 +2,7 @@
 //!
 //! The run is divided into up to 480 parts of equally many steps. Those that take more than 1.1 times the median of all parts, and
 //! more than the median and three standard deviations, are slow; the deviation is taken from the parts below the median, which slow ones
-//! do not change. At least five slow parts in a row, with at least twenty steps, are a slowdown, if the time changes at once where
+//! do not change. At least five slow parts in a row, with at least twenty steps, are a slow stretch, if the time changes at once where
 //! it begins and where it ends: steps that become longer little by little have a [drift](super::StepTimes::drift) instead. The longest
 //! step of each part is left out of all of that, since a single pause says nothing about the others.
 
@@ -18,9 +18,9 @@ const PARTS: usize = 5;
 const STEPS: u64 = 20;
 /// The fewest parts from which a usual time is known.
 const ALL: usize = 4 * PARTS;
-/// How far the parts beside a slowdown may be above the median, as a share of what the slow ones are.
+/// How far the parts beside a slow stretch may be above the median, as a share of what the slow ones are.
 const ABRUPT: f64 = 0.3;
-/// The parts beside a slowdown that are looked at.
+/// The parts beside a slow stretch that are looked at.
 const BESIDE: usize = 3;
 
 /// Steps in a row that took longer than the others.
@@ -36,11 +36,11 @@ pub(super) struct Slow {
     pub usual: u64,
 }
 
-/// Returns the slowdowns in the parts of a run, whose warm-up ends before step `warm_up`.
+/// Returns the slow stretches in the parts of a run, whose warm-up ends before step `warm_up`.
 pub(super) fn found(parts: &[Part], warm_up: u64) -> Vec<Slow> {
     let from = parts.iter().position(|part| part.first >= warm_up).unwrap_or(parts.len());
     let steady = &parts[from..];
-    let levels: Vec<u64> = steady.iter().map(Part::usual).collect();
+    let levels: Vec<u64> = steady.iter().map(Part::trimmed_mean).collect();
     let Some(levels) = Levels::of(levels).filter(|levels| levels.of.len() >= ALL) else { return Vec::new() };
     let is_long = |range: &Range<usize>| {
         range.len() >= PARTS && steady[range.clone()].iter().map(|part| part.steps).sum::<u64>() >= STEPS
@@ -91,7 +91,7 @@ impl Levels {
     }
 
     /// Whether the time changes at once on each side on which there are other parts, and there are some. (Of the part right beside a
-    /// slowdown, some steps may be slow.)
+    /// slow stretch, some steps may be slow.)
     fn is_abrupt(&self, range: &Range<usize>) -> bool {
         let excess = |levels: &[u64]| {
             let mean = levels.iter().map(|level| *level as f64).sum::<f64>() / levels.len().max(1) as f64;
@@ -112,7 +112,7 @@ mod tests {
     use super::super::times::Taken;
     use super::*;
 
-    /// The slowdowns of steps that take so long, ns.
+    /// The slow stretches of steps that take so long, ns.
     fn slow(durations: impl IntoIterator<Item = u64>) -> Vec<Slow> {
         let (mut plot, mut start) = (Plot::default(), 1_000);
         for (step, duration) in (0..).zip(durations) {
@@ -133,7 +133,7 @@ mod tests {
 
     /// In a job of two hours, each step of three minutes took 22 % longer, and nothing said so.
     #[test]
-    fn steps_in_a_row_that_take_longer_are_a_slowdown() {
+    fn steps_in_a_row_that_take_longer_are_a_slow_stretch() {
         let durations = (0..360_000u64)
             .map(|step| noise(step, if (120_000..130_000).contains(&step) { 24_000 } else { 19_600 }));
         let found = slow(durations);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slowdown_may_begin_or_end_the_run_and_there_may_be_several() {
+    fn a_slow_stretch_may_begin_or_end_the_run_and_there_may_be_several() {
         let of = |slow: &'static [(u64, u64)]| {
             let is_slow = move |step| slow.iter().any(|(from, to)| (*from..*to).contains(&step));
             (0..400u64).map(move |step| noise(step, if is_slow(step) { 2_000 } else { 1_000 }))
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn single_pauses_and_what_recurs_all_the_time_are_no_slowdown() {
+    fn single_pauses_and_what_recurs_all_the_time_are_no_slow_stretch() {
         let pauses = (0..30_000u64).map(|step| noise(step, if step % 999 == 500 { 500_000 } else { 1_000 }));
         assert_eq!(slow(pauses), []);
         // Half of the steps, twenty in a row by turns.
@@ -174,7 +174,7 @@ mod tests {
 
     /// As of a text that becomes longer with each step, and begins again from scratch.
     #[test]
-    fn steps_that_become_longer_little_by_little_are_no_slowdown() {
+    fn steps_that_become_longer_little_by_little_are_no_slow_stretch() {
         assert_eq!(slow((0..5_000u64).map(|step| 1_000 + step)), []);
         assert_eq!(slow((0..5_000u64).map(|step| 1_000 + 2 * (step % 1_000))), []);
     }
