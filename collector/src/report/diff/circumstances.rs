@@ -4,6 +4,7 @@ use super::Compared;
 use super::busy;
 use super::change::{Basis, Change, far, signed_percent};
 use super::outside;
+use crate::diagnose::findings::slower_gpu::SLOWER;
 use crate::diagnose::findings::straggler_rank;
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
@@ -119,6 +120,7 @@ pub fn warnings(before: &Compared<'_>, after: &Compared<'_>, change: &Change) ->
     said.extend(outside::said(one, other, change));
     said.extend(busy::said(one, other, change));
     for (name, report) in [("BEFORE", one), ("AFTER", other)] {
+        said.extend(slower_gpu(name, &report.steps));
         said.extend(incomplete(name, report));
     }
     said
@@ -236,6 +238,17 @@ fn timed(steps: &Steps) -> &'static str {
     }
 }
 
+/// Returns a sentence if the GPU was slower for a part of a run, which is no change of the program.
+fn slower_gpu(name: &str, steps: &Steps) -> Option<String> {
+    let known = steps.slow_stretches.iter().filter_map(|stretch| Some((stretch, stretch.same_kernels?)));
+    let slower = known.filter(|(_, times)| *times >= SLOWER);
+    let (stretch, times) = slower.max_by_key(|(stretch, _)| stretch.duration_ns)?;
+    let (first, last) = (stretch.first_step, stretch.last_step);
+    Some(format!(
+        "{name}: the GPU was slower in steps {first}..{last}: the same kernels took {times:.2} times as long"
+    ))
+}
+
 /// Returns sentences that say what one run lacks.
 fn incomplete(name: &str, report: &Report) -> Vec<String> {
     let mut said: Vec<String> = failures(report).iter().map(|failure| format!("{name}: {failure}")).collect();
@@ -272,4 +285,28 @@ fn incomplete(name: &str, report: &Report) -> Vec<String> {
         said.push(format!("{name}: {} {how}", named(process)));
     }
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analyze::steps;
+
+    /// A change of 5 % was that of a GPU which had become too hot.
+    #[test]
+    fn a_gpu_that_was_slower_in_one_run_is_no_change_of_the_program() {
+        let said = |of: &[(u64, f64)]| {
+            let stretch = |(first, times): &(u64, f64)| steps::SlowStretch {
+                steps: *first..first + 20,
+                duration: *first,
+                same_kernels: Some(*times),
+                ..steps::SlowStretch::default()
+            };
+            let slow_stretches = of.iter().map(stretch).collect();
+            slower_gpu("AFTER", &Steps::of(&steps::Steps { slow_stretches, ..steps::Steps::default() }))
+        };
+        let expected = "AFTER: the GPU was slower in steps 60..79: the same kernels took 1.50 times as long";
+        assert_eq!(said(&[(20, 1.3), (60, 1.5), (100, 1.01)]).as_deref(), Some(expected));
+        assert_eq!(said(&[(100, 1.01)]), None);
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::screen::{Screen, WIDE, about, has_wide_figure};
 use super::stats::Stats;
-use super::steps::{in_words, scale, whose};
+use super::steps::{in_words, scale, slowest_stretch, whose};
 use super::{Run, coverage, header, ranks, timeline};
 use crate::analyze::estimate::Sum;
 use crate::analyze::idle::Cause;
@@ -185,7 +185,7 @@ fn cause(name: &str) -> String {
     }
 }
 
-/// Returns how long steps took, with a plot in the rest of the line.
+/// Returns how long steps took, with a plot in the rest of the line, and where some in a row took longer.
 fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     let steps = &run.rows.steps;
     if steps.count == 0 {
@@ -206,7 +206,8 @@ fn steps(screen: &Screen<'_>, run: &Run<'_>) -> Vec<Text> {
     } else {
         sparkline(&steps.plot_ns, scale(steps), room, screen.style.ascii)
     };
-    block(screen, "Steps", [line.then(plot)])
+    let slow = slowest_stretch(steps).map(dim);
+    block(screen, "Steps", [line.then(plot)].into_iter().chain(slow))
 }
 
 /// Returns the first findings: what was found, with its gain at the right, and what to change.

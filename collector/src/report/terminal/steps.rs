@@ -15,9 +15,6 @@ use std::collections::BTreeMap;
 /// Drift that is worth a word: a twentieth of a step.
 const DRIFTS: f64 = 0.05;
 
-/// The slow stretches in the overview.
-const SLOW_STRETCHES: usize = 2;
-
 /// Draws the section. The overview has its first lines.
 pub fn steps(screen: &mut Screen<'_>, run: &Run<'_>) {
     let steps = &run.rows.steps;
@@ -125,43 +122,52 @@ fn legend(steps: &Steps, most: u64, ascii: bool) -> String {
     format!("{what} up to {}{cut}", duration(most))
 }
 
-/// Says where steps in a row took longer: in the overview of those that took most time more.
+/// Says where steps in a row took longer.
 fn slow_stretches(screen: &mut Screen<'_>, steps: &Steps) {
-    let most = if screen.view.is_selected() { usize::MAX } else { SLOW_STRETCHES };
-    let mut all: Vec<&SlowStretch> = steps.slow_stretches.iter().collect();
+    steps.slow_stretches.iter().for_each(|stretch| screen.remark(&slower(stretch)));
+}
+
+/// Says in few words where steps in a row took longer, of several slow stretches the one that took most time more.
+pub fn slowest_stretch(steps: &Steps) -> Option<String> {
     let excess = |of: &SlowStretch| of.duration_ns as f64 * (1.0 - of.usual_ns as f64 / of.mean_ns.max(1.0));
-    all.sort_by(|a, b| excess(b).total_cmp(&excess(a)));
-    let more = all.len().saturating_sub(most);
-    all.truncate(most);
-    all.sort_by_key(|stretch| stretch.first_step);
-    all.iter().for_each(|stretch| screen.remark(&slower(stretch)));
-    if more > 0 {
-        screen.remark(&format!(
-            "{} more in --section steps",
-            plural(more as u64, "slow stretch", "slow stretches")
-        ));
-    }
+    let most = steps.slow_stretches.iter().rev().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
+    let cause = if most.same_kernels.is_some_and(|times| times >= SLOWER) { ": a slower GPU" } else { "" };
+    let others = match steps.slow_stretches.len() - 1 {
+        0 => String::new(),
+        others => format!(
+            ", and {} (--section steps)",
+            plural(others as u64, "slow stretch more", "slow stretches more")
+        ),
+    };
+    Some(format!("{}{cause}{others}", by_how_much(most)))
+}
+
+/// Says which steps took longer, when, and by how much.
+fn by_how_much(stretch: &SlowStretch) -> String {
+    let SlowStretch { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, .. } = *stretch;
+    format!(
+        "steps {first_step}..{last_step}, from {} for {}, took {} longer",
+        duration(start_ns),
+        duration(duration_ns),
+        longer(mean_ns / usual_ns.max(1) as f64)
+    )
+}
+
+/// Returns how much longer so many times as long is.
+fn longer(times: f64) -> String {
+    percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000)
 }
 
 /// Says how much longer steps took, and whether the GPU did.
 fn slower(stretch: &SlowStretch) -> String {
-    let SlowStretch { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, same_kernels } =
-        *stretch;
-    let longer = |times: f64| percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000);
-    let why = match same_kernels {
+    let why = match stretch.same_kernels {
         Some(times) if times >= SLOWER => {
             format!(": the same kernels took {} longer on the GPU", longer(times))
         }
         Some(_) => ": the same kernels took no longer".to_owned(),
         None => String::new(),
     };
-    format!(
-        "steps {first_step}..{last_step}, from {} for {}, took {} longer, {} each{why}",
-        duration(start_ns),
-        duration(duration_ns),
-        longer(mean_ns / usual_ns.max(1) as f64),
-        duration(mean_ns.round() as u64)
-    )
+    format!("{}, {} each{why}", by_how_much(stretch), duration(stretch.mean_ns.round() as u64))
 }
 
 fn contents(screen: &mut Screen<'_>, steps: &Steps) {
@@ -281,7 +287,7 @@ mod tests {
         assert!(said(None, Some(71)).starts_with("9 of process 71 found"));
     }
 
-    /// The overview said nothing of a part of the run in which each step took longer.
+    /// Nothing was said of a part of the run in which each step took longer.
     #[test]
     fn slow_stretches_say_which_steps_and_whether_the_gpu_was_slower() {
         let stretch = |first: u64, same_kernels| steps::SlowStretch {
@@ -300,7 +306,13 @@ mod tests {
         let first = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each: the same kernels took 30.0 % longer on the GPU";
         assert!(said.starts_with(first), "{said}");
         assert!(said.contains("1.22 ms each: the same kernels took no longer"), "{said}");
-        assert!(said.ends_with("1 slow stretch more in --section steps"), "{said}");
+        assert!(
+            said.ends_with("steps 8000..9999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each"),
+            "{said}"
+        );
+        let brief = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer: a slower GPU, and 2 slow stretches more (--section steps)";
+        assert_eq!(slowest_stretch(&Steps::of(&of)).as_deref(), Some(brief));
+        assert_eq!(slowest_stretch(&Steps::of(&steps::Steps::default())), None);
     }
 
     fn long_steps(timed_on: TimedOn, has_gpus: bool) -> String {
