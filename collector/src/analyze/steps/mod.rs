@@ -60,13 +60,15 @@ use times::Times;
 /// By how much more or less the host is ahead of the GPU from one step to another, in steps, for its calls to be no measure
 /// of a step: the time between two calls is wrong by so much.
 const AHEAD: f64 = 0.1;
-/// The most slow stretches.
-pub const SLOW_STRETCHES: usize = 10;
 /// The fewest changes from which that is known.
 const FEWEST: u64 = 4;
 /// The steps of one process take longer than those of another if they take this many times as long: ranks that wait for each other
 /// differ by less.
 const LONGER: f64 = 1.05;
+/// The most slow stretches.
+const SLOW_STRETCHES: usize = 10;
+/// How many times as long the same kernels take at least on a GPU that is slower. Below, other kernels beside them may be why.
+const SLOWER: f64 = 1.05;
 
 /// The steps that were found; without steps, `count` is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,7 +95,7 @@ pub struct Steps {
     pub on_host: Option<HostTimes>,
     /// Steps that took much longer than the others, the longest first; at most ten.
     pub outliers: Vec<Outlier>,
-    /// Where steps in a row took longer than the others, in their order; at most [`SLOW_STRETCHES`], those that took most time.
+    /// Where steps in a row took longer than the others, in their order; at most ten, those that took most time.
     pub slow_stretches: Vec<SlowStretch>,
     /// Times of steps over the run, for a plot: the mean of equally many steps each; at most 60.
     pub plot: Vec<u64>,
@@ -185,15 +187,25 @@ pub struct SlowStretch {
 }
 
 impl SlowStretch {
+    /// The number of its steps.
+    pub fn count(&self) -> u64 {
+        self.steps.end - self.steps.start
+    }
+
     /// Returns the mean time of its steps, ns.
     pub fn mean(&self) -> f64 {
-        self.duration as f64 / (self.steps.end - self.steps.start).max(1) as f64
+        self.duration as f64 / self.count().max(1) as f64
     }
 
     /// Returns how much longer its steps took than others, ns in all.
     pub fn excess(&self) -> u64 {
-        self.duration.saturating_sub(self.usual.saturating_mul(self.steps.end - self.steps.start))
+        self.duration.saturating_sub(self.usual.saturating_mul(self.count()))
     }
+}
+
+/// Returns how many times as long the same kernels took, if that is so much that the GPU was slower.
+pub fn on_slower_gpu(same_kernels: Option<f64>) -> Option<f64> {
+    same_kernels.filter(|times| *times >= SLOWER)
 }
 
 /// What one step contains, on average.

@@ -84,8 +84,7 @@ impl Plot {
 
     /// Returns the parts; a last one that is not half full would be noise.
     pub(super) fn parts(&self) -> Vec<Part> {
-        let last = Some(self.open).filter(|open| open.steps > 0 && open.steps * 2 >= self.width);
-        self.full.iter().copied().chain(last).collect()
+        self.each(1)
     }
 
     /// Returns the means of equally many steps each, of which there are fewer than [`PLOT`], and a last one of fewer steps if that
@@ -95,12 +94,17 @@ impl Plot {
     }
 
     fn coarse(&self) -> Vec<Part> {
-        let all: Vec<Part> =
-            self.full.iter().copied().chain(Some(self.open).filter(|open| open.steps > 0)).collect();
         let mut of = 1;
         while self.full.len() / of >= PLOT {
             of *= 2;
         }
+        self.each(of)
+    }
+
+    /// Returns each `of` parts as one. The last one may have fewer steps, but at least half.
+    fn each(&self, of: usize) -> Vec<Part> {
+        let open = Some(self.open).filter(|open| open.steps > 0);
+        let all: Vec<Part> = self.full.iter().copied().chain(open).collect();
         let mut parts = together(&all, of);
         let least = (self.width * of as u64).div_ceil(2);
         parts.pop_if(|last| last.steps < least);

@@ -101,32 +101,25 @@ impl Speed {
         if !is_launch || operation.when == When::Captured {
             return;
         }
-        self.part(step).launches += 1;
         let waits_for_ranks = matches!(operation.what, Action::Kernel { communication: true, .. });
-        if let When::Timed(interval) = operation.when
-            && !waits_for_ranks
-            && let Body::Work(work) = &record.body
-            && !interval.length.is_wide()
-            && let Some(like) = Like::of(work, None)
-        {
-            self.timed(step, like, interval.value());
-        }
+        let timed = match (operation.when, &record.body) {
+            (When::Timed(interval), Body::Work(work)) if !waits_for_ranks && !interval.length.is_wide() => {
+                Like::of(work, None).map(|like| (like, interval.value()))
+            }
+            _ => None,
+        };
+        self.launched(step, timed);
     }
 
-    fn timed(&mut self, step: u64, like: Like, ns: u64) {
-        let known = self.kinds.len();
-        let kind = match self.kinds.get(&like) {
-            Some(kind) => Some(*kind),
-            None if known < KINDS => {
-                self.kinds.insert(like, known);
-                Some(known)
-            }
-            None => None,
-        };
+    /// Takes a launch: its kind and how long it took, ns, if both are known.
+    fn launched(&mut self, step: u64, timed: Option<(Like, u64)>) {
+        let timed = timed.map(|(like, ns)| (self.kind(like), ns));
         let part = self.part(step);
-        match kind {
-            None => part.others = part.others.saturating_add(ns),
-            Some(kind) => {
+        part.launches += 1;
+        match timed {
+            None => {}
+            Some((None, ns)) => part.others = part.others.saturating_add(ns),
+            Some((Some(kind), ns)) => {
                 if part.kinds.len() <= kind {
                     part.kinds.resize_with(kind + 1, Sum::default);
                 }
@@ -135,12 +128,25 @@ impl Speed {
         }
     }
 
+    /// Returns the number of a kind; `None` if there are too many.
+    fn kind(&mut self, like: Like) -> Option<usize> {
+        let known = self.kinds.len();
+        match self.kinds.get(&like) {
+            Some(kind) => Some(*kind),
+            None if known < KINDS => {
+                self.kinds.insert(like, known);
+                Some(known)
+            }
+            None => None,
+        }
+    }
+
     fn part(&mut self, step: u64) -> &mut Part {
         let after = step.saturating_sub(*self.from.get_or_insert(step));
         while after >> self.doublings >= PARTS as u64 {
             let one = |two: &[Part]| {
-                let mut whole = two[0].clone();
-                two.iter().skip(1).for_each(|part| whole.add(part));
+                let mut whole = Part::default();
+                two.iter().for_each(|part| whole.add(part));
                 whole
             };
             self.parts = self.parts.chunks(2).map(one).collect();
@@ -195,8 +201,7 @@ mod tests {
         let mut speed = Speed::default();
         for step in 100..100 + count {
             let (blocks, ns) = of(step);
-            speed.part(step).launches += 1;
-            speed.timed(step, kernel(1, blocks), ns);
+            speed.launched(step, Some((kernel(1, blocks), ns)));
         }
         speed
     }
@@ -231,7 +236,7 @@ mod tests {
         let slow = 150..200;
         let mut speed = steps(200, |_| (7, 1_000));
         for step in slow.clone() {
-            speed.part(step).launches += 1;
+            speed.launched(step, None);
         }
         assert_eq!(compared(&speed, slow.clone()), Some(Compared { is_same: false, times: Some(1.0) }));
         assert_eq!(compared(&Speed::default(), slow), None);
@@ -241,8 +246,8 @@ mod tests {
     fn many_kinds_take_bounded_memory_and_say_nothing() {
         let mut speed = Speed::default();
         for step in 0..20_000u64 {
-            speed.part(step).launches += 1;
-            speed.timed(step, kernel(1, step as u32), if step < 10_000 { 1_000 } else { 2_000 });
+            let ns = if step < 10_000 { 1_000 } else { 2_000 };
+            speed.launched(step, Some((kernel(1, step as u32), ns)));
         }
         assert_eq!((speed.kinds.len(), compared(&speed, 10_000..20_000).unwrap().times), (KINDS, None));
     }

@@ -30,7 +30,7 @@ mod peak_memory;
 mod profiler_cost;
 mod queue_full;
 mod recompilation;
-pub mod slower_gpu;
+mod slower_gpu;
 mod small_copies;
 pub mod straggler_rank;
 mod sync_per_step;

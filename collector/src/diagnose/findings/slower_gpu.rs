@@ -5,15 +5,12 @@ use super::super::buckets::Bucket;
 use super::super::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::analyze::ProcessReport;
 use crate::analyze::estimate::{Estimate, Sum};
-use crate::analyze::steps::SlowStretch;
+use crate::analyze::steps::{SlowStretch, on_slower_gpu};
 use crate::units::{duration, plural};
 use std::collections::BTreeMap;
 
 const FIX: &str = "Look at the GPU while it is slow: nvidia-smi -q -d PERFORMANCE says why its clocks are lower, nvidia-smi dmon -s pc shows \
                    its power, temperature and clocks over time, and nvidia-smi pmon which other programs use it.";
-
-/// How many times as long the same kernels take at least. Below, other kernels beside them may be why.
-pub const SLOWER: f64 = 1.05;
 
 /// What a GPU's slowness added to the steps of a process, ns.
 struct Slow<'a> {
@@ -45,7 +42,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
             title: format!("The GPU was slower for a part of the time{in_process}"),
             evidence: Evidence {
                 text,
-                count: of.iter().map(|(stretch, ..)| stretch.steps.end - stretch.steps.start).sum(),
+                count: of.iter().map(|(stretch, ..)| stretch.count()).sum(),
                 total: Some(Sum { value: total, lo: total, hi: total }),
                 first: of.iter().map(|(stretch, ..)| stretch.start).min(),
                 ..Evidence::default()
@@ -65,16 +62,18 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 /// in each step than in others.
 fn slow(process: &ProcessReport) -> Slow<'_> {
     let steps = &process.tables.steps;
-    let count = |stretch: &SlowStretch| (stretch.steps.end - stretch.steps.start) as f64;
-    let known = steps.slow_stretches.iter().filter_map(|stretch| Some((stretch, stretch.same_kernels?)));
-    let slower = || known.clone().filter(|(_, times)| *times >= SLOWER);
+    let slower = || {
+        steps
+            .slow_stretches
+            .iter()
+            .filter_map(|stretch| Some((stretch, on_slower_gpu(stretch.same_kernels)?)))
+    };
     // The mean of all steps has the longer ones in it.
     let all = steps.steady.end.saturating_sub(steps.steady.start) as f64;
-    let longer = slower().map(|(stretch, times)| (times - 1.0) * count(stretch)).sum::<f64>();
-    let busy = steps.contents.busy * all / (all + longer).max(1.0);
-    let added = |stretch: &SlowStretch, times: f64| {
-        stretch.excess().min((busy * (times - 1.0) * count(stretch)) as u64)
-    };
+    let longer = |stretch: &SlowStretch, times: f64| (times - 1.0) * stretch.count() as f64;
+    let in_all = slower().map(|(stretch, times)| longer(stretch, times)).sum::<f64>();
+    let busy = steps.contents.busy * all / (all + in_all).max(1.0);
+    let added = |stretch: &SlowStretch, times| stretch.excess().min((busy * longer(stretch, times)) as u64);
     let of: Vec<_> = slower().map(|(stretch, times)| (stretch, times, added(stretch, times))).collect();
     let total = of.iter().map(|(_, _, ns)| ns).sum();
     Slow { process, of, total }

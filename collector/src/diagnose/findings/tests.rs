@@ -36,6 +36,8 @@ use crate::model::transfer::{HostMemory, TransferKind};
 use crate::units::count;
 use std::collections::BTreeMap;
 
+mod copies;
+mod gpu;
 mod host;
 mod lines;
 mod memory;
@@ -116,6 +118,20 @@ fn calls(calls: u64, host_ns: u64) -> HostTimes {
     times
 }
 
+fn copies(size: SizeClass, copied: Copied) -> BTreeMap<CopySite, Copied> {
+    let site = CopySite {
+        api: "cudaMemcpyAsync".to_owned(),
+        source: Source::default(),
+        kind: TransferKind::HtoD,
+        host_memory: HostMemory::Pinned,
+        blocks: false,
+        size,
+        sets_up: false,
+        of_selection: false,
+    };
+    [(site, copied)].into()
+}
+
 /// What one of eight processes held was compared with the memory of all GPUs: 561 GiB were free.
 #[test]
 fn a_failed_allocation_is_compared_with_the_gpu_of_its_process() {
@@ -148,36 +164,6 @@ fn memory_that_grows_fills_the_gpu_of_its_process() {
     ranks[5].memory.holders.failure = Some(Failure::default());
     let said = text(found(ranks, &[], memory_grows::find));
     assert!(!said.contains("is full after"), "{said}");
-}
-
-fn copies(size: SizeClass, copied: Copied) -> BTreeMap<CopySite, Copied> {
-    let site = CopySite {
-        api: "cudaMemcpyAsync".to_owned(),
-        source: Source::default(),
-        kind: TransferKind::HtoD,
-        host_memory: HostMemory::Pinned,
-        blocks: false,
-        size,
-        sets_up: false,
-        of_selection: false,
-    };
-    [(site, copied)].into()
-}
-
-/// Eight ranks with two small copies in each step had sixteen for each of the steps of one of them.
-#[test]
-fn small_copies_are_counted_for_each_step_of_their_process() {
-    let of = |per_step: u64| {
-        let number = per_step * STEPS;
-        let copied =
-            Copied { count: number, timed: number, time: exactly(number * 2_000), ..Copied::default() };
-        let copy_sites = copies(SizeClass::UpTo4KiB, copied);
-        let ranks = vec![Tables { copy_sites, ..process(1) }; RANKS];
-        let parts = [(Bucket::ExposedCopies, number * 2_000), (Bucket::Compute, S)];
-        found(ranks, &parts, small_copies::find).map(|found| found.finding.title)
-    };
-    assert_eq!(of(2), None);
-    assert_eq!(of(8).as_deref(), Some("8 small copies for each step"));
 }
 
 /// A call in each step of eight ranks was said to be made eight times per step.
@@ -247,41 +233,6 @@ fn waits_of_pytorch_are_told_by_what_it_copies() {
     assert_eq!(title, "The GPU idles after cudaStreamSynchronize");
 }
 
-/// Three copies that need no wait were said to have the idle time behind 297 of pageable memory, which are made by the same call.
-#[test]
-fn copies_that_need_no_wait_have_their_part_of_what_their_call_costs() {
-    let of = |needless: u64| {
-        let site = Site { after_wait: Some(wait_in("cudaMemcpyAsync")), ..Site::default() };
-        let part = Part { count: 300, total: exactly(300 * MS) };
-        let mut one = process(1);
-        one.idle = IdleReport {
-            by_cause: [(Cause::OutsideCuda, part)].into(),
-            sites: [((Cause::OutsideCuda, site), part)].into(),
-            waits: [(wait_in("cudaMemcpyAsync"), emptied(300))].into(),
-            ..IdleReport::default()
-        };
-        for (host_memory, count) in [(HostMemory::Pinned, needless), (HostMemory::Pageable, 300 - needless)] {
-            let of = copies(SizeClass::UpTo4KiB, Copied { count, ..Copied::default() }).into_iter();
-            one.copy_sites.extend(of.map(|(site, of)| (CopySite { host_memory, blocks: true, ..site }, of)));
-        }
-        let outside = Bucket::Idle(Cause::OutsideCuda);
-        let found = found(vec![one], &[(outside, 300 * MS), (Bucket::Compute, S)], synchronous_copies::find)?;
-        Some((found.claims[&outside].value / MS, found.finding.evidence.text))
-    };
-    assert_eq!(of(3), None);
-    let (gain, said) = of(30).unwrap();
-    assert_eq!(gain, 30);
-    assert!(said.starts_with("30.0 ms idle behind 30 copies and memsets"), "{said}");
-}
-
-/// Programs without a launch had "18 small copies for each launch".
-#[test]
-fn copies_of_a_program_that_launches_nothing_are_not_counted_for_each_launch() {
-    let copied = Copied { count: 18, timed: 18, time: exactly(18 * 2_000), ..Copied::default() };
-    let one = Tables { copy_sites: copies(SizeClass::UpTo4KiB, copied), ..Tables::default() };
-    assert!(found(vec![one], &[(Bucket::ExposedCopies, 36_000)], small_copies::find).is_none());
-}
-
 /// Three gaps of 1.5 s and 18 of some milliseconds were "21 gaps of 216 ms each".
 #[test]
 fn gaps_of_which_a_few_have_most_of_the_time_have_no_mean() {
@@ -334,79 +285,6 @@ fn gap(ns: u64) -> GapRow {
         may_warm_up: None,
         tid: None,
     }
-}
-
-/// The launches of eight ranks were blocked for 480 % of the wall time.
-#[test]
-fn launches_are_blocked_for_a_share_of_the_time_of_all_processes() {
-    let mut rank = process(1);
-    rank.apis.insert("cuLaunchKernel".to_owned(), calls(1_000, 60 * S));
-    let parts = [(Bucket::Compute, 100 * S)];
-    let said = text(found(vec![rank.clone(); RANKS], &parts, queue_full::find));
-    assert!(said.contains("60.0 % of the wall time"), "{said}");
-    let mut ranks = vec![process(1); RANKS];
-    ranks[0] = rank;
-    assert!(found(ranks, &parts, queue_full::find).is_none(), "one of eight is");
-}
-
-fn no_overlap(processes: Vec<Tables>, exposed: u64) -> Option<Claimed> {
-    found(processes, &[(Bucket::ExposedCopies, exposed), (Bucket::Compute, 60 * S)], no_overlap::find)
-}
-
-/// The exposed time of all copies was compared with the time of those that were timed.
-#[test]
-fn copies_in_a_sampled_run_overlap_if_most_of_their_time_is_covered() {
-    let copied = Copied { count: 6_000, timed: 600, time: exactly(3 * S), ..Copied::default() };
-    let sampled = Tables { copy_sites: copies(SizeClass::Larger, copied), ..process(1) };
-    assert!(no_overlap(vec![sampled.clone()], 3 * S).is_none(), "27 of 30 s are covered");
-    assert!(text(no_overlap(vec![sampled], 30 * S)).starts_with("100.0 % of the 30.0 s"));
-}
-
-/// The exposed time of one GPU was compared with the copies of all.
-#[test]
-fn copies_of_several_gpus_do_not_overlap_if_those_of_one_do_not() {
-    let copied = Copied { count: 1_000, timed: 1_000, time: exactly(10 * S), ..Copied::default() };
-    let copy_sites = copies(SizeClass::Larger, copied);
-    let both = || Tables { copy_sites: copy_sites.clone(), ..process(2) };
-    let of = |exposed| no_overlap(vec![both()], exposed).map(|found| found.claims);
-    assert_eq!(of(5 * S).map(|claims| claims[&Bucket::ExposedCopies].value), Some(5 * S));
-    assert_eq!(of(2 * S), None);
-    let one = Tables { copy_sites: copy_sites.clone(), ..process(1) };
-    assert!(no_overlap(vec![one; 2], 10 * S).is_some(), "two processes");
-}
-
-/// Copies that had taken 11.8 ms at most were said to save 15.1 ms.
-#[test]
-fn copies_that_overlap_save_no_more_than_they_took() {
-    let of = |timed, transfers: Transfers| {
-        let time = Sum { value: 8 * S, lo: 7 * S, hi: 11 * S };
-        let copied = Copied { count: 1_000, timed, time, ..Copied::default() };
-        let one = Tables { copy_sites: copies(SizeClass::Larger, copied), transfers, ..process(1) };
-        let exposed = Sum { value: 8 * S, lo: 5 * S, hi: 15 * S };
-        let parts = [(Bucket::ExposedCopies, exposed), (Bucket::Compute, exactly(60 * S))];
-        let found = found_between(&ProcessInfo::default(), vec![one], &parts, no_overlap::find);
-        found.unwrap().claims[&Bucket::ExposedCopies].hi
-    };
-    assert_eq!(of(1_000, Transfers::default()), 11 * S);
-    let transfer = Transfer { count: 1_000, timed: 999, ..Transfer::default() };
-    let transfers = [((TransferKind::HtoD, HostMemory::Pinned), transfer)].into();
-    assert_eq!(of(999, transfers), 15 * S, "of which nothing more is known");
-}
-
-/// Of copies of 105 ms, of which some were not timed, 120 ms were promised: what was exposed had part of the time of those, too.
-#[test]
-fn copies_without_a_gpu_time_are_promised_once() {
-    let of = |exposed| {
-        let copied = Copied { count: 40, timed: 32, time: exactly(32 * S), ..Copied::default() };
-        let one = Tables { copy_sites: copies(SizeClass::Larger, copied), ..process(1) };
-        let parts =
-            [(Bucket::ExposedCopies, exposed), (Bucket::Compute, 60 * S), (Bucket::Undecided, 20 * S)];
-        let claims = found(vec![one], &parts, no_overlap::find).unwrap().claims;
-        [Bucket::ExposedCopies, Bucket::Undecided].map(|bucket| claims[&bucket].value)
-    };
-    assert_eq!(of(32 * S), [32 * S, 8 * S]);
-    assert_eq!(of(38 * S), [38 * S, 2 * S]);
-    assert_eq!(of(42 * S), [42 * S, 0]);
 }
 
 /// What the turns of all GPUs could gain was promised of the time of one.
@@ -519,31 +397,6 @@ fn a_host_that_takes_longer_than_the_gpu_needs_several_threads() {
     assert!(!said(50 * S, Framework::Cuda).contains("at least"), "the GPU needs more work");
 }
 
-/// The idle time behind a copy to pageable memory, 60 ms of it, was in no promise.
-#[test]
-fn what_is_owed_to_waits_in_copies_of_pageable_memory_is_theirs() {
-    let claim = |kind: TransferKind| {
-        let copied = Copied { count: 20, timed: 20, time: exactly(20 * MS), ..Copied::default() };
-        let of = copies(SizeClass::Larger, copied).into_iter();
-        let mut one = process(1);
-        one.copy_sites =
-            of.map(|(site, of)| (CopySite { kind, host_memory: HostMemory::Pageable, ..site }, of)).collect();
-        let after_wait = Some(wait_in("cudaMemcpyAsync"));
-        let part = Part { count: STEPS, total: exactly(60 * MS) };
-        one.idle.by_cause = [(Cause::OutsideCuda, part)].into();
-        one.idle.sites = [((Cause::OutsideCuda, Site { after_wait, ..Site::default() }), part)].into();
-        let parts = [(Bucket::Idle(Cause::OutsideCuda), 60 * MS), (Bucket::ExposedCopies, 20 * MS)];
-        let claims = found(vec![one], &parts, pageable_copies::find).unwrap().claims;
-        claims[&Bucket::Idle(Cause::OutsideCuda)]
-    };
-    assert_eq!(claim(TransferKind::HtoD), exactly(60 * MS));
-    assert_eq!(
-        claim(TransferKind::DtoH),
-        Sum { lo: 0, ..exactly(60 * MS) },
-        "the host may need what it reads"
-    );
-}
-
 /// The changes of eight processes were taken for those of one thread: 400 in a second of each seemed to be 3 200.
 #[test]
 fn a_thread_changes_the_gpu_as_often_as_it_does_itself() {
@@ -618,129 +471,6 @@ fn the_promise_of_one_gpu_is_without_what_gpuspy_takes_in_its_own_gaps() {
     }
 }
 
-/// Of a program with one launch, which loaded its code, it was said that the GPU waited for the next launch in 0 gaps, and that a CUDA
-/// graph saves 79 % of the time.
-#[test]
-fn few_launches_and_the_first_of_a_kernel_are_no_tiny_kernels() {
-    let of = |launches: u64, gaps: u64, first: u64| {
-        let site = Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() };
-        let part = |count, ms: u64| Part { count, total: exactly(ms * MS) };
-        let mut one = process(1);
-        let causes = [(Cause::Launching, part(gaps, 20 - first)), (Cause::Loading, part(1, first))];
-        one.idle.by_cause = causes.into();
-        one.idle.sites = causes.map(|(cause, part)| ((cause, site.clone()), part)).into();
-        one.kernels = vec![Kernel::of_launches("add", launches, 2_000)];
-        let idle = causes.map(|(cause, part)| (Bucket::Idle(cause), part.total.value));
-        let parts = [idle[0], idle[1], (Bucket::Compute, 5 * MS)];
-        let found = found(vec![one], &parts, tiny_kernels::find)?;
-        assert_eq!(found.claims.len(), 1);
-        Some(found.claims[&Bucket::Idle(Cause::Launching)].value / MS)
-    };
-    assert_eq!((of(1, 0, 20), of(10, 9, 0)), (None, None));
-    assert_eq!((of(11, 10, 0), of(11, 10, 15)), (Some(20), Some(5)));
-}
-
-/// A kernel with one launch, of which nothing was known but that it took at most 12 ms, was the evidence of 38 906 gaps: "1 of 61 801
-/// launches (<0.1 %) are of kernels that run for less than 10 µs".
-#[test]
-fn a_launch_whose_time_is_not_known_is_no_tiny_kernel() {
-    let site = Site { api: Some("cuLaunchKernel".to_owned()), ..Site::default() };
-    let part = Part { count: 100, total: exactly(20 * MS) };
-    let mut one = process(1);
-    one.idle.by_cause = [(Cause::Launching, part)].into();
-    one.idle.sites = [((Cause::Launching, site), part)].into();
-    let mut unknown = Kernel::of_launches("first", 1, 5_000);
-    unknown.durations = Durations::default();
-    unknown.durations.add(Length { lo: 0, value: 5_000, hi: 12 * MS });
-    one.kernels = vec![unknown, Kernel::of_launches("gemm", 100, 50_000)];
-    let parts = [(Bucket::Idle(Cause::Launching), 20 * MS), (Bucket::Compute, 5 * MS)];
-    let found = found(vec![one], &parts, tiny_kernels::find).unwrap().finding;
-    let said = "In 100 gaps, 20.0 ms in all, the GPU waited for the next launch; the commonest kernel runs for 50.0 µs.";
-    assert_eq!((found.evidence.text.as_str(), found.evidence.kernel.as_deref()), (said, Some("gemm")));
-}
-
-/// A program that copies its input once was told to page-lock it, which takes as long, and to copy the next batch meanwhile.
-#[test]
-fn a_copy_to_the_gpu_and_one_back_are_no_habit() {
-    let of = |count: u64, host_memory: HostMemory, find: Find| {
-        let copied = Copied { count, timed: count, time: exactly(count * MS), ..Copied::default() };
-        let mut copy_sites = copies(SizeClass::Larger, copied);
-        copy_sites =
-            copy_sites.into_iter().map(|(site, of)| (CopySite { host_memory, ..site }, of)).collect();
-        let one = Tables { copy_sites, ..process(1) };
-        let parts = [(Bucket::ExposedCopies, count * MS), (Bucket::Compute, count * MS)];
-        found(vec![one], &parts, find).is_some()
-    };
-    assert_eq!([2, 3].map(|count| of(count, HostMemory::Pinned, no_overlap::find)), [false, true]);
-    assert_eq!([9, 10].map(|count| of(count, HostMemory::Pageable, pageable_copies::find)), [false, true]);
-}
-
-/// The first launch of a program, which loads its code, was said to wait for the GPU, and so were slow launches without GPU times.
-#[test]
-fn launches_wait_for_the_gpu_only_where_it_is_busy_and_they_fill_its_queue() {
-    let of = |launches: u64, parts: &[(Bucket, u64)]| {
-        let mut one = process(1);
-        one.apis.insert("cudaLaunchKernel".to_owned(), calls(launches, 900 * MS));
-        found(vec![one], parts, queue_full::find).is_some()
-    };
-    let busy = [(Bucket::Compute, 950 * MS), (Bucket::Idle(Cause::Launching), 50 * MS)];
-    assert!(of(2_000, &busy));
-    assert!(!of(1, &busy), "one call waits for something else");
-    let start = [(Bucket::StartUp, 900 * MS), (Bucket::Tail, 100 * MS)];
-    assert!(!of(2_000, &start) && !of(2_000, &[(Bucket::Undecided, 1_000 * MS)]));
-}
-
-/// A kernel that takes longer on one rank than on the others was said to take a different time at each launch.
-#[test]
-fn a_kernel_that_is_slower_on_one_rank_than_on_others_is_not_unstable() {
-    let rank = |ns: &dyn Fn(u64) -> u64| {
-        let mut kernel = Kernel { count: 100, ..Kernel::default() };
-        let blocks = Some((7, 7));
-        let (threads, dynamic_shared_bytes, launches, captured, said) = (128, 0, 100, 0, None);
-        let launched = Launched { threads, dynamic_shared_bytes, launches, captured, blocks, said };
-        kernel.shapes.list = vec![launched];
-        (0..100).map(ns).for_each(|ns| {
-            kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
-            kernel.strata.add(Shaped::default(), 1, Some(ns));
-        });
-        kernel.judge();
-        Tables { kernels: vec![kernel], ..process(1) }
-    };
-    let found = |ranks| found(ranks, &[(Bucket::Compute, 10 * MS)], unstable_kernel::find);
-    assert!(found(vec![rank(&|_| 300_000), rank(&|_| 300_000), rank(&|_| 1_200_000)]).is_none());
-    let varies = |n: u64| if n.is_multiple_of(5) { 200_000 } else { 2_000 };
-    let said = text(found(vec![rank(&|_| 2_000), rank(&varies)]));
-    let expected = "Median 2.00 µs, mean 41.6 µs, longest 200 µs, in 100 timed launches of one shape on one GPU of one process.";
-    assert_eq!(said, expected);
-}
-
-/// A kernel that works on tensors of two sizes, with two grids, was said to take a different time at each launch.
-#[test]
-fn a_kernel_is_unstable_only_with_one_number_of_blocks() {
-    let of = |blocks: Option<(u64, u64)>| {
-        let mut kernel = Kernel { count: 100, ..Kernel::default() };
-        let launched = Launched {
-            threads: 128,
-            dynamic_shared_bytes: 0,
-            launches: 100,
-            captured: 0,
-            blocks,
-            said: None,
-        };
-        kernel.shapes.list = vec![launched];
-        (0..100u64).for_each(|n| {
-            let ns = if n % 5 == 0 { 200_000 } else { 2_000 };
-            kernel.durations.add(Length { value: ns, lo: ns, hi: ns });
-            kernel.strata.add(Shaped::default(), 1, Some(ns));
-        });
-        kernel.judge();
-        let one = Tables { kernels: vec![kernel].into_iter().collect(), ..process(1) };
-        found(vec![one], &[(Bucket::Compute, 10 * MS)], unstable_kernel::find).is_some()
-    };
-    assert!(of(Some((7, 7))));
-    assert!(!of(Some((1, 400))) && !of(None));
-}
-
 /// A program that read a checkpoint for seconds was said to load and compile code.
 #[test]
 fn what_prepares_for_longer_than_it_loads_is_told_to_find_out_why() {
@@ -757,68 +487,6 @@ fn what_prepares_for_longer_than_it_loads_is_told_to_find_out_why() {
     let loads = of(2 * S, 100 * MS);
     assert_eq!(loads.title, "Loading and compiling code takes much of the time");
     assert!(loads.fix.starts_with("Load only the modules"), "{}", loads.fix);
-}
-
-/// A launch that waits for its own kernel, because it is told to, was said to wait for room in the queue.
-#[test]
-fn launches_that_are_told_to_wait_do_not_wait_for_the_queue() {
-    let mut one = process(1);
-    one.apis.insert("cudaLaunchKernel".to_owned(), calls(2_000, 900 * MS));
-    let parts = [(Bucket::Compute, 950 * MS), (Bucket::Idle(Cause::Launching), 50 * MS)];
-    let of = |launch_blocking| {
-        let process = ProcessInfo { launch_blocking, ..ProcessInfo::default() };
-        found_in(&process, vec![one.clone()], &parts, queue_full::find).is_some()
-    };
-    assert!(of(false) && !of(true));
-}
-
-/// Returns what is found in processes of which the first ones got these errors at these times.
-fn stopped(errors: &[(i32, u64)], processes: usize) -> Claimed {
-    let mut all = vec![process(1); processes];
-    for ((result, at), of) in errors.iter().zip(&mut all) {
-        let suspect = |symbol: &str, count| Suspect {
-            symbol: Some(symbol.to_owned()),
-            line: Some(Frame { file: "train.py".to_owned(), line: 40, ..Frame::default() }),
-            count,
-            ..Suspect::default()
-        };
-        let first = Stopped {
-            result: *result,
-            at: *at,
-            since_began: *at,
-            api: "cudaStreamSynchronize".to_owned(),
-            suspects: vec![suspect("fill", 2), suspect("scatter", 1)],
-            others: 7,
-            ..Stopped::default()
-        };
-        of.gpu_errors = GpuErrors { processes: 1, calls: 12, first: Some(first) };
-    }
-    found(all, &[], gpu_error::find).unwrap()
-}
-
-#[test]
-fn an_error_of_the_gpu_is_told_with_its_name_its_calls_and_its_suspects() {
-    let Claimed { finding, claims, .. } = stopped(&[(700, MS)], 1);
-    assert!(claims.is_empty() && finding.id == Id::GpuError, "it promises no time");
-    assert_eq!(finding.title, "The GPU stopped with an error: illegal address (700)");
-    let said = "CUDA_ERROR_ILLEGAL_ADDRESS (700): a kernel used an address at which it has no memory. cudaStreamSynchronize was \
-                the first of 12 calls that returned it. Launched before it and not seen to complete, the latest last: 7 more, \
-                fill (2 times at train.py:40), scatter (at train.py:40).";
-    assert_eq!(finding.evidence.text, said);
-    assert_eq!(
-        (finding.evidence.count, finding.evidence.first, finding.evidence.kernel),
-        (12, Some(MS), None)
-    );
-    assert!(finding.explanation.contains("all its later calls return the same error"));
-    assert!(finding.fix.starts_with("Run compute-sanitizer ./app. "), "{}", finding.fix);
-}
-
-#[test]
-fn of_errors_in_several_processes_the_earliest_is_told() {
-    let said = text(Some(stopped(&[(719, 2 * MS), (710, MS)], RANKS)));
-    assert!(said.starts_with("CUDA_ERROR_ASSERT (710): "), "{said}");
-    assert!(said.ends_with("2 processes got such an error; this is the earliest."), "{said}");
-    assert!(said.contains("cudaStreamSynchronize returned it first."), "{said}");
 }
 
 /// Of a job in which one rank got an error, or no memory, it was not said which one.
@@ -860,54 +528,4 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
     let full = "Device memory is 90.0 % full at the peak";
     assert_eq!(of(2, Some(0), 3, peak_memory::find), format!("{full} in rank 2"));
     assert_eq!(of(0, Some(0), 1, peak_memory::find), full);
-}
-
-/// Of a job of two hours in which a GPU was slower for three minutes, nothing said so.
-#[test]
-fn a_slower_gpu_is_told_with_the_steps_in_which_it_was() {
-    let stretch = |first: u64, times: f64| SlowStretch {
-        steps: first..first + 20,
-        start: first * S,
-        duration: 26 * S,
-        usual: S,
-        same_kernels: Some(times),
-    };
-    let its = |stretches: Vec<SlowStretch>| {
-        let mut tables = process(1);
-        // Of a hundred steps those on a slower GPU are as much as 18 more: without that, it is busy for 0.5 s in each.
-        tables.steps.contents = Contents { busy: 0.59 * S as f64, ..Contents::default() };
-        tables.steps.steady = 0..100;
-        tables.steps.slow_stretches = stretches;
-        tables
-    };
-    let parts = [(Bucket::Compute, 30 * S), (Bucket::Graphs, 10 * S)];
-    let Claimed { finding, claims, .. } =
-        found(vec![its(vec![stretch(20, 1.4), stretch(60, 1.5)])], &parts, slower_gpu::find).unwrap();
-    let said = "Steps 60..79 took 1.30 s each instead of 1.00 s: the same kernels took 1.50 times as long on the GPU. It was slower \
-                1 time more.";
-    assert_eq!(
-        (&*finding.evidence.text, finding.evidence.count, finding.evidence.first),
-        (said, 40, Some(20 * S))
-    );
-    // 20 × 0.5 s × 0.4 is 4 s, and 20 × 0.5 s × 0.5 is 5 s.
-    let is_about = |sum: Sum, ns: u64| sum.lo == 0 && sum.value.abs_diff(ns) <= 9 && sum.hi.abs_diff(ns) <= 9;
-    assert!(
-        is_about(claims[&Bucket::Compute], 6_750 * MS) && is_about(claims[&Bucket::Graphs], 2_250 * MS),
-        "{claims:?}"
-    );
-    let two = vec![its(vec![stretch(20, 1.01)]), its(vec![stretch(60, 1.5)])];
-    let finding = found(two, &parts, slower_gpu::find).unwrap().finding;
-    assert!(finding.title.starts_with("The GPU was slower for a part of the time"), "{}", finding.title);
-    assert_eq!(finding.evidence.count, 20, "in the first, the GPU was as fast as ever");
-    assert!(found(vec![its(vec![stretch(20, 1.01)])], &parts, slower_gpu::find).is_none());
-}
-
-/// NVIDIA does not say of these errors that all later calls return them.
-#[test]
-fn an_error_of_the_hardware_is_not_blamed_on_the_program() {
-    let Claimed { finding, .. } = stopped(&[(214, MS)], 1);
-    assert!(!finding.explanation.contains("later calls"), "{}", finding.explanation);
-    assert!(finding.fix.contains("nvidia-smi -q") && finding.fix.contains("Xid"), "{}", finding.fix);
-    let both = stopped(&[(226, MS)], 1).finding.fix;
-    assert!(both.contains("compute-sanitizer") && both.contains("Xid"), "{both}");
 }

@@ -4,7 +4,7 @@ use super::Compared;
 use super::busy;
 use super::change::{Basis, Change, far, signed_percent};
 use super::outside;
-use crate::diagnose::findings::slower_gpu::SLOWER;
+use crate::analyze::steps::on_slower_gpu;
 use crate::diagnose::findings::straggler_rank;
 use crate::report::rows::Report;
 use crate::report::rows::coverage::Coverage;
@@ -240,8 +240,8 @@ fn timed(steps: &Steps) -> &'static str {
 
 /// Returns a sentence if the GPU was slower for a part of a run, which is no change of the program.
 fn slower_gpu(name: &str, steps: &Steps) -> Option<String> {
-    let known = steps.slow_stretches.iter().filter_map(|stretch| Some((stretch, stretch.same_kernels?)));
-    let slower = known.filter(|(_, times)| *times >= SLOWER);
+    let all = steps.slow_stretches.iter();
+    let slower = all.filter_map(|stretch| Some((stretch, on_slower_gpu(stretch.same_kernels)?)));
     let (stretch, times) = slower.max_by_key(|(stretch, _)| stretch.duration_ns)?;
     let (first, last) = (stretch.first_step, stretch.last_step);
     Some(format!(

@@ -3,7 +3,7 @@
 use super::Run;
 use super::screen::{Screen, number, time};
 use crate::analyze;
-use crate::diagnose::findings::slower_gpu::SLOWER;
+use crate::analyze::steps::on_slower_gpu;
 use crate::report::chart::{CUT, sparkline};
 use crate::report::names::cut;
 use crate::report::rows::steps::{Contents, SlowStretch, Steps};
@@ -131,7 +131,7 @@ fn slow_stretches(screen: &mut Screen<'_>, steps: &Steps) {
 pub fn slowest_stretch(steps: &Steps) -> Option<String> {
     let excess = |of: &SlowStretch| of.duration_ns as f64 * (1.0 - of.usual_ns as f64 / of.mean_ns.max(1.0));
     let most = steps.slow_stretches.iter().rev().max_by(|a, b| excess(a).total_cmp(&excess(b)))?;
-    let cause = if most.same_kernels.is_some_and(|times| times >= SLOWER) { ": a slower GPU" } else { "" };
+    let cause = if on_slower_gpu(most.same_kernels).is_some() { ": a slower GPU" } else { "" };
     let others = match steps.slow_stretches.len() - 1 {
         0 => String::new(),
         others => format!(
@@ -160,12 +160,10 @@ fn longer(times: f64) -> String {
 
 /// Says how much longer steps took, and whether the GPU did.
 fn slower(stretch: &SlowStretch) -> String {
-    let why = match stretch.same_kernels {
-        Some(times) if times >= SLOWER => {
-            format!(": the same kernels took {} longer on the GPU", longer(times))
-        }
-        Some(_) => ": the same kernels took no longer".to_owned(),
-        None => String::new(),
+    let why = match (on_slower_gpu(stretch.same_kernels), stretch.same_kernels) {
+        (Some(times), _) => format!(": the same kernels took {} longer on the GPU", longer(times)),
+        (None, Some(_)) => ": the same kernels took no longer".to_owned(),
+        (None, None) => String::new(),
     };
     format!("{}, {} each{why}", by_how_much(stretch), duration(stretch.mean_ns.round() as u64))
 }
