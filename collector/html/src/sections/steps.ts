@@ -83,7 +83,7 @@ function slowStretches(timeline: Timeline): HTMLElement | null {
   const why = (path: string): (string | HTMLElement)[] => {
     const times = value(`${path}.same_kernels`);
     if (times === null) return [];
-    if (times < SLOWER) return ['; the same kernels took no longer'];
+    if (times < SLOWER) return ['; the same kernels took about as long'];
     return ['; the same kernels took ', figure(`${path}.same_kernels`, 'number'), ' times as long on the GPU'];
   };
   const row = (path: string) =>

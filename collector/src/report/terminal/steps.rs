@@ -162,7 +162,7 @@ fn longer(times: f64) -> String {
 fn slower(stretch: &SlowStretch) -> String {
     let why = match (on_slower_gpu(stretch.same_kernels), stretch.same_kernels) {
         (Some(times), _) => format!(": the same kernels took {} longer on the GPU", longer(times)),
-        (None, Some(_)) => ": the same kernels took no longer".to_owned(),
+        (None, Some(_)) => ": the same kernels took about as long".to_owned(),
         (None, None) => String::new(),
     };
     format!("{}, {} each{why}", by_how_much(stretch), duration(stretch.mean_ns.round() as u64))
@@ -303,7 +303,7 @@ mod tests {
         let said = screen.sentences().join(" ");
         let first = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each: the same kernels took 30.0 % longer on the GPU";
         assert!(said.starts_with(first), "{said}");
-        assert!(said.contains("1.22 ms each: the same kernels took no longer"), "{said}");
+        assert!(said.contains("1.22 ms each: the same kernels took about as long"), "{said}");
         assert!(
             said.ends_with("steps 8000..9999, from 90.0 s for 2.44 s, took 22.0 % longer, 1.22 ms each"),
             "{said}"
