@@ -92,8 +92,9 @@ fn failures(text: &str) -> Result<Failures, String> {
 pub struct Config {
     /// `SIMCUDA_DRIVER_VERSION`.
     pub driver_version: i32,
-    /// `SIMCUDA_DEVICES`.
-    pub devices: u32,
+    /// The GPUs of the machine that the process sees, in the order of their ordinals: of `SIMCUDA_DEVICES`, those in
+    /// `CUDA_VISIBLE_DEVICES`.
+    pub visible: Vec<u32>,
     /// `SIMCUDA_HOST_COST`.
     pub cost: HostCost,
     /// `SIMCUDA_KERNEL_NS`.
@@ -148,7 +149,27 @@ pub fn config() -> &'static Config {
     CONFIG.get_or_init(Config::from_environment)
 }
 
+/// Returns which of a machine's GPUs a process sees, by the CUDA C++ Programming Guide ("CUDA Environment Variables"): those in
+/// the list, in its order, up to the first that there is not. One that is listed a second time ends the list, too. GPUs are
+/// listed by their indices only, not by UUIDs.
+fn visible(devices: u32, list: Option<&str>) -> Vec<u32> {
+    let Some(list) = list else { return (0..devices).collect() };
+    let mut visible = Vec::new();
+    for index in list.split(',').map_while(|index| index.trim().parse().ok()) {
+        if index >= devices || visible.contains(&index) {
+            break;
+        }
+        visible.push(index);
+    }
+    visible
+}
+
 impl Config {
+    /// The number of GPUs that the process sees.
+    pub fn devices(&self) -> u32 {
+        self.visible.len() as u32
+    }
+
     fn from_environment() -> Self {
         let assume = variable("SIMCUDA_ASSUME", None, |text| Assume::parse(text).map(Some))
             .unwrap_or_else(|| Assume::parse("").expect("the defaults are values"));
@@ -157,7 +178,10 @@ impl Config {
         let connections = variable("CUDA_DEVICE_MAX_CONNECTIONS", default, usize::from_str).clamp(1, 32);
         Self {
             driver_version: variable("SIMCUDA_DRIVER_VERSION", 12090, str::parse),
-            devices: variable("SIMCUDA_DEVICES", 1, str::parse),
+            visible: visible(
+                variable("SIMCUDA_DEVICES", 1, str::parse),
+                std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref(),
+            ),
             cost: variable("SIMCUDA_HOST_COST", HostCost::DEFAULT, HostCost::parse),
             kernel_ns: variable("SIMCUDA_KERNEL_NS", 5_000, str::parse),
             event_ns: variable("SIMCUDA_EVENT_NS", 0, str::parse),
@@ -221,6 +245,22 @@ mod tests {
         assert_eq!(rules["cuMemAlloc"], [(2, Some(3)), (700, Some(5))]);
         assert_eq!(rules["cuInit"], [(999, None)]);
         assert!(failures("cuInit:999").is_err());
+    }
+
+    #[test]
+    fn a_process_sees_the_gpus_that_are_listed_up_to_one_that_there_is_not() {
+        for (list, seen) in [
+            (None, &[0, 1, 2, 3][..]),
+            (Some("2"), &[2]),
+            (Some("3, 1"), &[3, 1]),
+            (Some("0,4,1"), &[0]),
+            (Some("1,1,2"), &[1]),
+            (Some("-1"), &[]),
+            (Some("0,none,1"), &[0]),
+            (Some(""), &[]),
+        ] {
+            assert_eq!(visible(4, list), seen, "{list:?}");
+        }
     }
 
     /// The names of environment variables between quotes in a text.

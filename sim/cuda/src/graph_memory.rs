@@ -212,7 +212,7 @@ impl State {
         if location != 1 {
             return Err(NOT_SUPPORTED);
         }
-        if device >= config().devices {
+        if device >= config().devices() {
             return Err(INVALID_DEVICE);
         }
         let taken = requested.bytes.checked_next_multiple_of(512).ok_or(OUT_OF_MEMORY)?;

@@ -222,7 +222,7 @@ pub struct State {
 /// The state, locked.
 pub type Guard = MutexGuard<'static, State>;
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(config().devices)));
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new(config().devices())));
 /// Signalled when a gate opens.
 static OPENED: Condvar = Condvar::new();
 

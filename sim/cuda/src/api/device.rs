@@ -35,7 +35,12 @@ pub const BLOCKS_PER_MULTIPROCESSOR: i32 = 32;
 
 /// Returns the ordinal of a CUdevice.
 pub fn ordinal(device: i32) -> Outcome<u32> {
-    u32::try_from(device).ok().filter(|&ordinal| ordinal < config().devices).ok_or(INVALID_DEVICE)
+    u32::try_from(device).ok().filter(|&ordinal| ordinal < config().devices()).ok_or(INVALID_DEVICE)
+}
+
+/// Returns the number in the machine of the GPU that a CUdevice is: by that, processes that see different ones know them apart.
+fn physical(device: i32) -> Outcome<u32> {
+    Ok(config().visible[ordinal(device)? as usize])
 }
 
 fn get(_: &mut Call, device: Out<i32>, number: i32) -> Outcome {
@@ -45,7 +50,7 @@ fn get(_: &mut Call, device: Out<i32>, number: i32) -> Outcome {
 }
 
 fn count(_: &mut Call, count: Out<i32>) -> Outcome {
-    count.put(config().devices as i32);
+    count.put(config().devices() as i32);
     Ok(())
 }
 
@@ -56,7 +61,7 @@ fn name(_: &mut Call, name: Room<c_char>, _: i32, device: i32) -> Outcome {
 
 fn uuid(_: &mut Call, uuid: Out<[u8; 16]>, device: i32) -> Outcome {
     let mut id = *b"simulated-gpu-00";
-    id[15] += ordinal(device)? as u8;
+    id[15] += physical(device)? as u8;
     uuid.put(id);
     Ok(())
 }
@@ -68,9 +73,9 @@ fn total_memory(_: &mut Call, bytes: Out<usize>, device: i32) -> Outcome {
 }
 
 fn attribute(_: &mut Call, value: Out<i32>, attribute: u32, device: i32) -> Outcome {
-    let ordinal = ordinal(device)?;
+    let physical = physical(device)?;
     let known = match attribute {
-        33 => ordinal as i32 + 1, // PCI_BUS_ID
+        33 => physical as i32 + 1, // PCI_BUS_ID
         _ => attribute_of_all(attribute).ok_or(INVALID_VALUE)?,
     };
     value.put(known);
@@ -201,16 +206,16 @@ fn capability(_: &mut Call, major: Out<i32>, minor: Out<i32>, device: i32) -> Ou
 }
 
 fn pci_bus_id(_: &mut Call, id: Room<c_char>, _: i32, device: i32) -> Outcome {
-    let text = format!("0000:{:02x}:00.0", ordinal(device)? + 1);
+    let text = format!("0000:{:02x}:00.0", physical(device)? + 1);
     id.put_text(&text)
 }
 
 fn by_pci_bus_id(_: &mut Call, device: Out<i32>, id: Text) -> Outcome {
     // The domain and the function may be left out.
-    let bus = id.split(':').rev().nth(1).and_then(|bus| i32::from_str_radix(bus, 16).ok());
-    let number = bus.ok_or(INVALID_VALUE)? - 1;
-    ordinal(number)?;
-    device.put(number);
+    let bus = id.split(':').rev().nth(1).and_then(|bus| u32::from_str_radix(bus, 16).ok());
+    let bus = bus.ok_or(INVALID_VALUE)?;
+    let ordinal = config().visible.iter().position(|physical| physical + 1 == bus).ok_or(INVALID_DEVICE)?;
+    device.put(ordinal as i32);
     Ok(())
 }
 

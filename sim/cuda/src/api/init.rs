@@ -2,7 +2,7 @@
 
 use crate::call::{Call, Life, begin_service, life, set_life};
 use crate::config::config;
-use crate::error::{self, INVALID_VALUE, NOT_FOUND, Outcome};
+use crate::error::{self, INVALID_VALUE, NO_DEVICE, NOT_FOUND, Outcome};
 use crate::export::{Address, Answer, exports, lookup};
 use crate::parameter::{InOut, Maybe, Out, Pointer, Text};
 use crate::{assume, capture, effects, state, thread, truth};
@@ -42,6 +42,9 @@ extern "C" fn in_child() {
 fn init(_: &mut Call, flags: u32) -> Outcome {
     if flags != 0 {
         return Err(INVALID_VALUE);
+    }
+    if config().devices() == 0 {
+        return Err(NO_DEVICE);
     }
     static EXIT: Once = Once::new();
     // The handlers that the application registers later run first: last in, first out.
