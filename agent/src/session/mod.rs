@@ -100,9 +100,25 @@ fn whole(session: Session) -> &'static Whole {
 }
 
 /// The process that has started a session, and whether it is still doing so: pid and phase in one word, so that one
-/// compare-exchange decides which thread starts it. A child inherits the word but not the starting thread, so a word
-/// with another pid means nothing. Release on the stores, acquire on the loads: what the starting thread did before.
+/// compare-exchange decides which thread starts it. A child of a process with a session inherits the word; `fork` [clears](forked)
+/// it there, so that a word with another pid is that of a parent whose child was made without its handlers.
+/// Release on the stores, acquire on the loads: what the starting thread did before.
 static STATE: AtomicU64 = AtomicU64::new(0);
+
+/// `fork` calls this in a child.
+extern "C" fn forked() {
+    STATE.store(0, Ordering::Release);
+}
+
+/// Has forked children begin sessions of their own at their first calls.
+fn begin_again_in_children() {
+    /// Relaxed: a second handler would have nothing to do.
+    static HANDLED: AtomicBool = AtomicBool::new(false);
+    // Without memory for the handler, they are not observed.
+    if !HANDLED.load(Ordering::Relaxed) && sys::handle_forks(None, None, forked) {
+        HANDLED.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Returns [`STATE`] while a process's session is being made.
 const fn starting(pid: u32) -> u64 {
@@ -135,7 +151,7 @@ fn begin() -> Option<Session> {
         (!is_ours(state)).then_some(starting(pid))
     });
     let session = match begun {
-        Ok(_) => start(pid),
+        Ok(before) => start(pid, before == 0),
         Err(state) if state == starting(pid) => wait_for_start(pid),
         Err(_) => sink::existing(),
     };
@@ -163,8 +179,10 @@ fn count_missed(session: &Session) {
     session.lost(LossCause::Starting, MISSED.swap(0, Ordering::AcqRel));
 }
 
-fn start(pid: u32) -> Option<Session> {
-    let made = if sink::is_enabled() { make() } else { Err("") };
+/// Makes the session of a process. Of a child that `clone` or `_Fork` made, in which libc's locks may be held by threads of its parent
+/// that it does not have, it makes none: a thread can be started there only by chance. (CUDA refuses such a child's calls.)
+fn start(pid: u32, has_locks: bool) -> Option<Session> {
+    let made = if sink::is_enabled() && has_locks { make() } else { Err("") };
     match made {
         Ok(session) => sink::publish(session),
         Err(_) => sink::turn_off(),
@@ -196,6 +214,7 @@ fn make() -> Result<Session, &'static str> {
     let is_tight = sys::is_memory_tight(memory.cast(), size_of::<Whole>());
     whole.live.segment.create(is_tight)?;
     descriptors::close_in_children();
+    begin_again_in_children();
     whole.live.segment.fd().into_iter().for_each(|fd| descriptors::SEGMENT.keep(fd));
     sys::keep_one_heap();
     let mut key: libc::pthread_key_t = 0;
