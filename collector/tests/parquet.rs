@@ -264,8 +264,10 @@ fn check_value(tables: &Exported, place @ (table, row, at): (&str, &Row, usize),
         }
         Value::Object(keys) => {
             for (key, value) in keys {
-                let key = if name.is_empty() && key == "rank" { "own_rank" } else { key };
-                let name = if name.is_empty() { key.to_owned() } else { format!("{name}_{key}") };
+                let is_partition =
+                    name.is_empty() && ["rank", "host"].contains(&key.as_str()) && !value.is_object();
+                let key = if is_partition { format!("own_{key}") } else { key.clone() };
+                let name = if name.is_empty() { key } else { format!("{name}_{key}") };
                 check_value(tables, place, &name, value);
             }
         }

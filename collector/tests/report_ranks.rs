@@ -112,12 +112,13 @@ fn ranks_that_are_read_machine_after_machine_give_the_report_of_all_at_once() {
     assert_eq!(ours["ranks"].as_array().map(Vec::len), Some(64));
     for (rank, truth) in ours["ranks"].as_array().unwrap().iter().zip(&truths) {
         assert_eq!((&rank["launches"], &rank["timed"]), (&value!(truth.launches), &value!(truth.launches)));
+        assert_eq!(rank["host"], value!(format!("host{:03}", rank["rank"].as_u64().unwrap() / 8)));
     }
     let bytes = sum(&truths, |truth| truth.transfers.get(&Kind::HtoD).map_or(0, |moved| moved.bytes));
     let copies = ours["transfers"].as_array().unwrap().iter().find(|row| row["kind"] == "HtoD").unwrap();
     assert_eq!(copies["bytes"], value!(bytes));
     let titles: Vec<&Value> = ours["findings"].as_array().unwrap().iter().map(|one| &one["title"]).collect();
-    assert!(titles.contains(&&value!("Rank 62 keeps the others waiting")), "{titles:?}");
+    assert!(titles.contains(&&value!("Rank 62 (host007) keeps the others waiting")), "{titles:?}");
 }
 
 /// Only the command knows the size of the traces.

@@ -24,6 +24,25 @@ fn job(ranks: usize, late: usize, sleep_us: u64) -> (Done, PathBuf) {
     (done, traces)
 }
 
+/// Runs a job of four ranks under gpuspy, each on a GPU of its own, of which rank 2 stops in step 200 in a way that `job_of_ranks` knows.
+/// So many seconds after that, or where no rank ends by itself after the start, all are ended, as torchrun does.
+fn job_that_stops(how: &str, seconds: u32) -> (Done, PathBuf) {
+    let run = Run::of("job_of_ranks").env("SIMCUDA_DEVICES", "4");
+    let mut command = run.gpuspy_command(&["run", "-o", "job/", "--quiet", "--"]);
+    let stops =
+        if how.is_empty() { String::new() } else { format!("$( (( rank == 2 )) && echo {how} 200 )") };
+    let ends = if matches!(how, "exit" | "abort") { "wait -n;" } else { "" };
+    let all = format!(
+        "for rank in 0 1 2 3; do \
+         CUDA_VISIBLE_DEVICES=$rank \"$0\" $rank 4 0 16000 meeting {stops} & done; \
+         {ends} sleep {seconds}; kill $(jobs -p); wait; true"
+    );
+    command.args(["bash", "-c", &all]).arg(program("job_of_ranks"));
+    let done = run.finish(command);
+    let traces = done.folder().join("job");
+    (done, traces)
+}
+
 fn gpuspy_report(traces: &Path, options: &[&str]) -> Output {
     Command::new(gpuspy()).arg("report").arg(traces).args(options).output().unwrap()
 }
@@ -171,4 +190,66 @@ fn a_rank_can_be_selected_and_one_that_does_not_exist_is_refused() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     let said = format!("gpuspy: --rank 7 is not in {}; its ranks: 0, 1, 2\n", traces.display());
     assert_eq!((output.status.code(), error), (Some(2), said));
+}
+
+fn sentences(report: &Value) -> Vec<&str> {
+    report["verdict"]["text"].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect()
+}
+
+/// The verdict was none, since a third of the GPU's time was undecided, or that the host was busy, and the advice was to time all launches.
+#[test]
+fn of_a_job_that_stopped_the_rank_that_failed_is_named_first() {
+    let outcomes = [("exit", "exited with code 3"), ("abort", "crashed with SIGABRT")];
+    for (how, outcome) in outcomes {
+        let (_done, traces) = job_that_stops(how, 3);
+        let whole = report(&traces);
+        let uuids: Vec<&Value> =
+            whole["devices"].as_array().unwrap().iter().map(|gpu| &gpu["uuid"]).collect();
+        assert_eq!(uuids.len(), 4, "each rank has a GPU of its own: {uuids:?}");
+        let said = sentences(&whole);
+        assert!(said[0].starts_with(&format!("Rank 2 ended first: {outcome} at ")), "{said:?}");
+        assert!(
+            said[1].starts_with("Ranks 0, 1 and 3 waited for it in ncclAllReduce to the end, for "),
+            "{said:?}"
+        );
+        let first = &whole["findings"][0];
+        assert_eq!(first["id"], "failed-rank");
+        let waited = first["evidence"]["total_ns"]["value"].as_u64().unwrap();
+        assert!(waited >= 2_500_000_000, "{first:#}");
+    }
+}
+
+#[test]
+fn of_a_job_that_hangs_the_rank_that_did_not_come_is_named_with_its_last_launch() {
+    let (_done, traces) = job_that_stops("hang", 9);
+    let whole = report(&traces);
+    let said = sentences(&whole);
+    assert_eq!(said[0], "Rank 2 did not come to ncclAllReduce, in which the others wait.");
+    let first = &whole["findings"][0];
+    assert_eq!(first["id"], "stuck-collective");
+    let text = first["evidence"]["text"].as_str().unwrap();
+    assert!(text.contains("Its last launch, of gemm_200us at main in job_of_ranks, was "), "{text}");
+}
+
+#[test]
+fn ranks_that_wait_in_different_collectives_are_said_to() {
+    let (_done, traces) = job_that_stops("other", 9);
+    let whole = report(&traces);
+    let said = sentences(&whole);
+    assert_eq!(said[0], "All ranks wait in collectives, and not in the same one.");
+    let text = whole["findings"][0]["evidence"]["text"].as_str().unwrap();
+    assert!(
+        text.ends_with("ranks 0, 1 and 3 in ncclAllReduce number 201; rank 2 in ncclBroadcast number 1."),
+        "{text}"
+    );
+}
+
+/// A person who ends a job, or a scheduler at its time limit, sends all ranks the same signal, and one of them ends first.
+#[test]
+fn of_a_job_that_was_ended_no_rank_is_said_to_have_failed() {
+    let (_done, traces) = job_that_stops("", 2);
+    let whole = report(&traces);
+    assert!(whole["ranks"].as_array().unwrap().len() == 4);
+    let ids: Vec<&Value> = whole["findings"].as_array().unwrap().iter().map(|found| &found["id"]).collect();
+    assert!(!ids.iter().any(|id| *id == "failed-rank" || *id == "stuck-collective"), "{ids:?}");
 }

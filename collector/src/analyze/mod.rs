@@ -24,6 +24,7 @@
 //! - [`source_lines`]: the lines of the program, by what they cause; [`source`]: where a call was made
 //! - [`mod@together`]: several processes on one machine
 //! - [`collectives`]: when the communication kernels of a process ran; [`ranks`]: which rank the others wait for
+//! - [`last_work`]: what a process launched last, and what its GPUs did not end
 //! - [`overhead`]: what profiling cost; [`windows`]: how much was timed, and what that cost
 //! - [`pending`]: operations that may never have run
 //! - [`extrapolate`], [`whole`]: the time of all operations, and the parts of all the time, if only some was timed
@@ -48,6 +49,7 @@ pub mod graphs;
 pub mod identity;
 pub mod idle;
 pub mod kernels;
+pub mod last_work;
 pub mod legacy_stream;
 pub mod memory;
 pub mod merge;

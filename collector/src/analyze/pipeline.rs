@@ -18,6 +18,7 @@ use super::gpu_errors::{ErrorFold, GpuErrors};
 use super::graphs::{GraphTimes, GraphUse};
 use super::idle::IdleReport;
 use super::kernels::{Kernel, KernelTimes};
+use super::last_work::{LastFold, LastWork};
 use super::legacy_stream::{LegacyTurns, Turns};
 use super::memory::{MemoryTimeline, MemoryUse};
 use super::merge::Merge;
@@ -267,6 +268,8 @@ analyses! {
         memory: MemoryTimeline => MemoryUse,
         /// Communication kernels. Those of several processes are compared ([`ranks`](super::ranks)), and never added.
         collectives: CollectiveFold<'a> => Collectives,
+        /// The end of the process's work.
+        last_work: LastFold => LastWork,
         /// Operations at the end that may never have run, which the tables of operations have been told.
         pending: PendingFold => Vec<Pending>,
     }

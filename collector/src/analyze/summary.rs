@@ -62,6 +62,8 @@ pub struct ProcessInfo {
     pub outcome: Option<Outcome>,
     /// Its parent's process id, if the parent is in our pid namespace.
     pub parent: Option<u32>,
+    /// The name of its machine; `None` if it is not known.
+    pub host: Option<String>,
     /// Its place in a job.
     pub job: Job,
     /// How many windows of the same process came before the first one that the report is about; `None` if it is about the whole run.
@@ -135,6 +137,7 @@ impl ProcessInfo {
             path,
             outcome,
             parent: job::parent(names, status),
+            host: fact(names, Fact::Host).map(str::to_owned),
             job: Job::of(names),
             window: period::window(names),
             windows: 1,
@@ -256,13 +259,23 @@ impl ProcessReport {
     /// Drops what the report of a run does not say of each of its processes, once it is [added](RunSum::add_process) to the tables
     /// of the run. Of its collectives, at most `arrivals` are kept, and `findings` is how many findings there are about it alone.
     pub fn reduce(&mut self, findings: u64, arrivals: usize) {
-        let Tables { coverage, steps, memory, mut collectives, mut devices, mut gaps, idle, .. } =
-            std::mem::take(&mut self.tables);
+        let Tables {
+            coverage, steps, memory, mut collectives, last_work, mut devices, mut gaps, idle, ..
+        } = std::mem::take(&mut self.tables);
         collectives.thin(arrivals);
         let of_devices = devices.iter_mut().map(|device| &mut device.gaps);
         of_devices.chain([&mut gaps]).for_each(|gaps| gaps.largest.truncate(LARGEST));
-        self.tables =
-            Tables { coverage, steps, memory, collectives, devices, gaps, idle, ..Tables::default() };
+        self.tables = Tables {
+            coverage,
+            steps,
+            memory,
+            collectives,
+            last_work,
+            devices,
+            gaps,
+            idle,
+            ..Tables::default()
+        };
         self.findings = Some(findings);
     }
 

@@ -38,6 +38,7 @@ use super::scope::Scope;
 use crate::hash::HashMap;
 use crate::model::gpu_error;
 use crate::model::gpu_interval::{Basis, GpuInterval, host};
+use crate::model::hangs::blocked_since;
 use crate::model::lost::Lost;
 use crate::model::order::{Reorder, WINDOW};
 use crate::model::period::Period;
@@ -45,7 +46,7 @@ use crate::model::stacks::Caller;
 use crate::model::thread_times::ThreadTimes;
 use crate::model::transfer::TransferKind;
 use crate::model::{Action, Drained, Event, Operation, Reason, When};
-use crate::trace::record::{Body, Names};
+use crate::trace::record::{Body, Names, Status};
 use gpuspy_wire::record::{Untimed, flag};
 use items::{Item, Kind, Placed, class, neighbour, of_part, sweep};
 use std::cmp::Reverse;
@@ -101,6 +102,19 @@ enum Owner {
     Context(u32),
 }
 
+/// A process whose operations are on timelines.
+#[derive(Debug)]
+pub struct Recorded<'r> {
+    /// The texts of its trace.
+    pub names: &'r Names,
+    /// The processor time of its threads.
+    pub thread_times: Arc<ThreadTimes>,
+    /// When records of it may have been lost.
+    pub lost: Lost,
+    /// Its last status, if the trace has one.
+    pub status: Option<&'r Status>,
+}
+
 /// All timelines of a process.
 #[derive(Debug, Default)]
 pub struct Timelines {
@@ -119,8 +133,13 @@ impl<'a> Analysis<'a> for Timelines {
     type Rows = Vec<DeviceReport>;
 
     fn new(start: &Start<'a>) -> Self {
-        let (times, lost) = (Arc::clone(&start.thread_times), start.lost.clone());
-        Timelines::over(start.period.clone(), [(start.names, times, lost)])
+        let recorded = Recorded {
+            names: start.names,
+            thread_times: Arc::clone(&start.thread_times),
+            lost: start.lost.clone(),
+            status: start.status,
+        };
+        Timelines::over(start.period.clone(), [recorded])
     }
 
     fn observe(&mut self, event: &Event<'_>, scope: &Scope<'_>) {
@@ -137,7 +156,7 @@ impl<'a> Analysis<'a> for Timelines {
         }
         for drained in completed(event).chain(stopped(event)) {
             if let Some(timeline) = self.known(drained.context) {
-                timeline.drained(&drained);
+                timeline.drained(&drained, None);
             }
         }
         match &event.record.body {
@@ -161,15 +180,27 @@ impl<'a> Analysis<'a> for Timelines {
 }
 
 impl Timelines {
-    /// Creates timelines that count the time in `period`, of processes with these names, with this processor time of their
-    /// threads, and of which records may have been lost.
-    pub fn over<'n>(
-        period: Period,
-        processes: impl IntoIterator<Item = (&'n Names, Arc<ThreadTimes>, Lost)>,
-    ) -> Self {
-        let of = |(names, times, lost)| (Host::new(names, &period, lost), times);
+    /// Creates timelines that count the time in `period`, of these processes.
+    pub fn over<'r>(period: Period, processes: impl IntoIterator<Item = Recorded<'r>>) -> Self {
+        let of = |Recorded { names, thread_times, lost, status }: Recorded<'r>| {
+            let blocked_since = status.and_then(blocked_since).map(host);
+            (Host::new(names, &period, lost, blocked_since), thread_times)
+        };
         let (hosts, times): (_, Vec<_>) = processes.into_iter().map(of).unzip();
         Timelines { period, hosts, times: times.into(), ..Timelines::default() }
+    }
+
+    /// A process, by its number, has ended at a moment: so has its work.
+    pub fn process_ended(&mut self, process: u32, moment: i64) {
+        let Timelines { open, owners, hosts, .. } = self;
+        let Some(host) = hosts.get(process as usize) else { return };
+        let silent_since = host.silent_since(moment);
+        for context in host.contexts() {
+            let drained = Drained { context: *context, stream: None, issued_before: u64::MAX, by: moment };
+            if let Some(timeline) = owners.get(context).and_then(|owner| open.get_mut(owner)) {
+                timeline.drained(&drained, silent_since);
+            }
+        }
     }
 
     /// A process, by its number, has no more records: nothing asks any more what its threads did.
@@ -268,7 +299,7 @@ impl Timelines {
             let (owners, hosts) = (&self.owners, &self.hosts);
             let silent = |from: i64| silent(hosts, |context: u32| owners.get(&context) == Some(&owner), from);
             let Swept { origin, identity, bins, gaps, mut idle, late, before_steps } =
-                timeline.finish(ended, silent);
+                timeline.finish(ended, |context| silent_since(hosts, context, ended), silent);
             device.idle_by_step.push(std::mem::take(&mut idle.by_step));
             let led = idle.led.iter().filter_map(|(key, led)| {
                 let host = self.hosts.get(key.0 as usize)?;
@@ -331,6 +362,11 @@ fn silent(hosts: &[Host], uses: impl Fn(u32) -> bool, from: i64) -> Option<Lead>
     let users = (0..).zip(hosts).filter(|(_, host)| host.contexts().iter().any(|context| uses(*context)));
     let last = users.max_by_key(|(_, host)| host.history().latest().map(|(_, _, returned)| returned));
     last.and_then(|(process, host)| host.silent(process, from))
+}
+
+/// Returns since when the process of a context [is silent](Host::silent_since) to its end.
+fn silent_since(hosts: &[Host], context: u32, ended: i64) -> Option<i64> {
+    hosts.iter().find(|host| host.contexts().contains(&context))?.silent_since(ended)
 }
 
 fn enters_a_stream(reason: Reason) -> bool {
@@ -543,7 +579,8 @@ impl Timeline {
         place
     }
 
-    fn drained(&mut self, drained: &Drained) {
+    /// Ends untimed work that is over; of a process that has ended, with the moment since when it [is silent](Host::silent_since).
+    fn drained(&mut self, drained: &Drained, silent_since: Option<i64>) {
         let is_over = |open: &mut Untracked| open.issued <= drained.issued_before;
         let mut done = Vec::new();
         if let Some(stream) = drained.stream {
@@ -561,7 +598,7 @@ impl Timeline {
                 done.extend(untimed.extract_if(.., is_over).map(|open| (key, open)));
             }
         }
-        self.close_all(done, drained.by);
+        self.end(done, drained.by, |_| silent_since);
     }
 
     /// Ends a context, and all untimed work in it.
@@ -574,6 +611,22 @@ impl Timeline {
         let of_destroyed = self.of_destroyed.remove(&context).into_iter().flatten();
         open.extend(of_destroyed.map(|work| ((context, DESTROYED), work)));
         self.close_all(open, at);
+    }
+
+    /// Ends untimed work that nothing shows to be over. Where its process waits since a moment, work of a pause may run for as long as that
+    /// lasts, and what ran in other pauses says nothing about this time.
+    fn end(&mut self, open: Vec<(StreamKey, Untracked)>, at: i64, waits_since: impl Fn(u32) -> Option<i64>) {
+        let waits = |(key, open): &(StreamKey, Untracked)| {
+            let from = waits_since(key.0).filter(|_| open.layer == Layer::Unobserved)?.max(open.since);
+            (from < at).then_some(from)
+        };
+        for (one, from) in open.iter().filter_map(|one| Some((one.1, waits(one)?))) {
+            self.close(vec![one], from);
+            self.push(from, Kind::From(Layer::Undecided), one.class, one.first);
+            self.push(at, Kind::To(Layer::Undecided), one.class, one.first);
+        }
+        let others = open.into_iter().filter(|one| waits(one).is_none()).collect();
+        self.close_all(others, at);
     }
 
     /// Ends the untimed work of several streams, in the order of these: that in which they are found is another in each
@@ -617,14 +670,19 @@ impl Timeline {
 
     /// Returns what was found. Untimed work that nothing shows to be over may run until the end: a kernel that runs when a
     /// process is killed, hangs, or is looked at while it goes on.
-    fn finish(mut self, ended: i64, silent: impl FnOnce(i64) -> Option<Lead>) -> Swept {
+    fn finish(
+        mut self,
+        ended: i64,
+        silent_since: impl Fn(u32) -> Option<i64>,
+        silent: impl FnOnce(i64) -> Option<Lead>,
+    ) -> Swept {
         let streams = std::mem::take(&mut self.streams);
         let of_streams = streams.all().iter().map(|(key, stream)| (*key, stream.untimed.as_slice()));
         let of_destroyed = std::mem::take(&mut self.of_destroyed);
         let destroyed = of_destroyed.iter().map(|(context, open)| ((*context, DESTROYED), open.as_slice()));
         let open =
             of_streams.chain(destroyed).flat_map(|(key, open)| open.iter().map(move |open| (key, *open)));
-        self.close_all(open.collect(), ended);
+        self.end(open.collect(), ended, silent_since);
         while let Some((time, item)) = self.order.pop() {
             sweep(&mut self.sweep, time, item);
         }

@@ -26,7 +26,7 @@ use super::merge::Merge;
 use super::scope::{Scope, Selected};
 use super::source::Source;
 use super::summary::ProcessReport;
-use super::timeline::Timelines;
+use super::timeline::{Recorded, Timelines};
 use crate::hash::{HashMap, HashSet};
 use crate::model::clocks::Clocks;
 use crate::model::filter::{Filter, RecordFilter};
@@ -125,12 +125,6 @@ impl<T: Copy + Eq + Hash> Numbers<T> {
             self.1.push((process, what));
         }
         number
-    }
-
-    /// Returns the numbers of a process.
-    fn all(&self, process: usize) -> impl Iterator<Item = u32> {
-        let numbers = (0..).zip(&self.1).filter(move |(_, (owner, _))| *owner == process);
-        numbers.map(|(number, _)| number)
     }
 
     /// Returns the process of a number, and its own number there.
@@ -240,7 +234,12 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
         let hosts = processes.iter().zip(lost);
         let timelines = Timelines::over(
             period.clone(),
-            hosts.map(|(process, lost)| (process.names, Arc::clone(&process.thread_times), lost)),
+            hosts.map(|(process, lost)| Recorded {
+                names: process.names,
+                thread_times: Arc::clone(&process.thread_times),
+                lost,
+                status: process.status,
+            }),
         );
         Fold {
             line,
@@ -368,10 +367,7 @@ impl<'a, Records: Iterator<Item = Record>> Fold<'a, Records> {
     /// the process is gone.
     fn ended(&mut self, at: usize, moment: i64) {
         let nothing = nothing_at(moment);
-        for context in self.contexts.all(at).collect::<Vec<_>>() {
-            let drained = Drained { context, stream: None, issued_before: u64::MAX, by: moment };
-            self.observe(&Event { drained: vec![drained], ..Event::new(&nothing) }, false);
-        }
+        self.timelines.process_ended(at as u32, moment);
         self.memory.process_ended(at as u32, moment);
         let held = std::mem::take(&mut self.processes[at].held);
         let gone = held.into_iter().filter(|(_, bytes)| *bytes > 0).map(|((memory, caller), bytes)| {

@@ -68,6 +68,10 @@ named! {
         UnderfilledGrid = "underfilled-grid",
         /// A thread changes the GPU after each launch.
         DeviceSwitches = "device-switches",
+        /// One rank ended before the others, and the job with it.
+        FailedRank = "failed-rank",
+        /// Ranks wait in a collective that does not end.
+        StuckCollective = "stuck-collective",
         /// One rank comes late to the collectives.
         StragglerRank = "straggler-rank",
         /// Memory is reserved and not used.
@@ -144,7 +148,7 @@ impl Id {
             Id::Fragmentation | Id::MemoryGrows | Id::NeverFreed | Id::OutOfMemory | Id::PeakMemory => {
                 "costs memory"
             }
-            Id::GpuError => "ends the work",
+            Id::GpuError | Id::FailedRank | Id::StuckCollective => "ends the work",
             Id::QueueFull => "costs no time",
             Id::ProfilerCost => "only when profiled",
             _ => "gain unknown",

@@ -53,6 +53,7 @@ pub fn only_infers(facts: &Facts<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analyze::ranks::Ranks;
     use crate::analyze::{ProcessInfo, ProcessReport, Tables};
     use crate::diagnose::buckets::Buckets;
 
@@ -68,7 +69,7 @@ mod tests {
         let of = |frameworks: &[Framework]| {
             let reports: Vec<_> = frameworks.iter().copied().map(report).collect();
             let (all, buckets) = (Tables::default(), Buckets::default());
-            advice.of(&Facts { reports: &reports, all: &all, buckets: &buckets })
+            advice.of(&Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() })
         };
         assert_eq!(of(&[Framework::PyTorch, Framework::PyTorch]), "torch");
         assert_eq!(of(&[Framework::Jax]), "jax");

@@ -10,6 +10,7 @@ pub mod buckets;
 pub mod finding;
 pub mod findings;
 pub mod framework;
+pub mod rank_names;
 pub mod running;
 pub mod verdict;
 
@@ -23,8 +24,8 @@ use crate::analyze::source::Source;
 use crate::analyze::{ProcessReport, Tables};
 use buckets::Buckets;
 use finding::{Claimed, Finding};
+use findings::FINDERS;
 use findings::waits::is_of_allocator;
-use findings::{FINDERS, straggler_rank};
 use verdict::Verdict;
 
 /// What a diagnosis is made from.
@@ -36,6 +37,8 @@ pub struct Facts<'a> {
     pub all: &'a Tables,
     /// The parts of the wall time.
     pub buckets: &'a Buckets,
+    /// Those of the processes that are ranks, beside each other.
+    pub ranks: &'a Ranks,
 }
 
 /// The share of the judged time from which on that is the time of the steps. The steps of the warm-up may take longer than the others.
@@ -222,12 +225,9 @@ impl Diagnosis {
     /// Diagnoses a run.
     pub fn of(reports: &[ProcessReport], all: &Tables) -> Diagnosis {
         let buckets = Buckets::of(reports, all);
-        let facts = Facts { reports, all, buckets: &buckets };
         let ranks = Ranks::of(reports);
-        let claimed = FINDERS.iter().filter_map(|find| find(&facts));
-        // Of what gains the same, a whole job's fault comes first.
-        let mut claimed: Vec<Claimed> =
-            straggler_rank::find(&facts, &ranks).into_iter().chain(claimed).collect();
+        let facts = Facts { reports, all, buckets: &buckets, ranks: &ranks };
+        let mut claimed: Vec<Claimed> = FINDERS.iter().filter_map(|find| find(&facts)).collect();
         if facts.divide_a_gpu() {
             claimed.retain(|claimed| claimed.claims.keys().all(|bucket| bucket.is_of_selected()));
         }

@@ -141,8 +141,10 @@ impl Verdict {
         };
         text.extend(first.map(|finding| format!("{}: {}", lead(finding), in_short(&finding.fix))));
         if let Some((fault, said)) = findings::ended(facts) {
-            let said = said.into_iter().take(1).chain(text.into_iter().take(1));
-            text = said.chain(first_of_all(findings, fault)).collect();
+            // What bounded a job until it stopped is of less use than why it did.
+            let is_of_job = matches!(fault, Id::FailedRank | Id::StuckCollective);
+            let (said, bound) = (said.into_iter().take(if is_of_job { 2 } else { 1 }), text.into_iter());
+            text = said.chain(bound).take(2).chain(first_of_all(findings, fault)).collect();
         }
         let share = lost as f64 / facts.buckets.wall.max(1) as f64;
         Verdict { bound: Some(bound), text, share: Some(share), saves: Some(saves), is_unsafe: None }
@@ -196,6 +198,8 @@ fn removed_by(fault: Id) -> Option<Bound> {
         Id::StragglerRank => Some(Bound::Communication),
         Id::ColdStart => Some(Bound::StartUp),
         Id::GpuError
+        | Id::FailedRank
+        | Id::StuckCollective
         | Id::QueueFull
         | Id::ProfilerCost
         | Id::UnderfilledGrid

@@ -2,7 +2,7 @@
 
 use super::named::named;
 use super::names::demangle;
-use crate::trace::record::{self, Names, Operation};
+use crate::trace::record::{self, Names, Operation, Status};
 use gpuspy_wire::record::{Direction, Namespace};
 
 /// An operation on a stream, or a call, that did not end for longer than `--hang-after`.
@@ -83,6 +83,13 @@ pub struct Blocked {
     pub library: Option<String>,
     /// How long the thread was in it, ns.
     pub age: u64,
+}
+
+/// Returns since when a thread has been blocked in a call to the end of the collection, host ns; of several, the first one. `None` if none
+/// is known to have been.
+pub fn blocked_since(status: &Status) -> Option<u64> {
+    let to_the_end = status.hangs.iter().filter(|hang| !hang.is_over);
+    to_the_end.filter_map(|hang| hang.call.map(|call| call.since)).min()
 }
 
 impl Hang {

@@ -33,6 +33,9 @@ const SIGNALS: [&str; 31] = [
     "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
 ];
 
+/// The signal with which the system ends a process that has taken too much memory, and launchers one that does not end by itself.
+pub const SIGKILL: u8 = 9;
+
 /// Signals that a fault, an assertion or `abort` raises.
 const OWN_DOING: [&str; 7] = ["ILL", "TRAP", "ABRT", "BUS", "FPE", "SEGV", "SYS"];
 

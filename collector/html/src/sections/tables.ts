@@ -175,6 +175,7 @@ export function ranges(): HTMLElement | null {
 }
 
 export function ranks(): HTMLElement | null {
+  const hasHosts = new Set(list('ranks').map((_, index) => at(`ranks.${index}.host`))).size > 1;
   const isCompared = list('ranks').some((_, index) => at(`ranks.${index}.straggler`) !== null);
   return list('ranks').length === 0
     ? null
@@ -190,6 +191,7 @@ export function ranks(): HTMLElement | null {
           text: (path) => `rank ${value(`${path}.rank`)}`,
           columns: [
             { head: 'rank', key: 'rank' },
+            ...(hasHosts ? [{ head: 'host', key: 'host' } as const] : []),
             { head: 'busy', key: 'busy_ns', as: 'ns', bar: true },
             { head: 'idle', key: 'idle_ns', as: 'ns' },
             { head: 'comm. alone', key: 'exposed_comm_ns', as: 'ns' },

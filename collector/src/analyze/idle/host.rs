@@ -35,6 +35,10 @@ pub struct Over {
     pub off_by: i64,
 }
 
+/// How long a process has made no call before its end, for what it waits for not to be like what it did before, ns. An interpreter takes less
+/// to end.
+const SILENT: i64 = 1_000_000_000;
+
 /// The host's side of a process.
 #[derive(Debug)]
 pub struct Host {
@@ -62,11 +66,14 @@ pub struct Host {
     counted: Period,
     /// What any thread did before this is not known.
     known_from: i64,
+    /// Since when a thread has been blocked in a call to the end, host ns.
+    blocked_since: Option<i64>,
 }
 
 impl Host {
-    /// The host's side of a process with these names, of which `period` is selected, and records may have been lost.
-    pub fn new(names: &Names, period: &Period, lost: Lost) -> Self {
+    /// The host's side of a process with these names, of which `period` is selected, and records may have been lost. To the end, a thread
+    /// is blocked in a call since `blocked_since`, if one is.
+    pub fn new(names: &Names, period: &Period, lost: Lost, blocked_since: Option<i64>) -> Self {
         let apis = names.0.iter().filter(|((space, _), _)| *space == Namespace::Api);
         let waiting = apis.filter(|(_, name)| waits::Cause::of(base_name(name)).is_some());
         Host {
@@ -85,7 +92,16 @@ impl Host {
             lost,
             reached: 0,
             known_from: i64::MIN,
+            blocked_since,
         }
+    }
+
+    /// Returns since when a process that ended at a moment did nothing any more that is known, host ns: a thread was in a call that did not
+    /// return, or none has made a call for [long](SILENT). `None` if it did something until its end.
+    pub fn silent_since(&self, ended: i64) -> Option<i64> {
+        let returned = self.history.latest().map(|(_, _, returned)| returned);
+        let blocked = self.blocked_since.map(|since| returned.map_or(since, |returned| since.max(returned)));
+        blocked.or(returned.filter(|returned| ended.saturating_sub(*returned) >= SILENT))
     }
 
     /// Notes that a context of the process has work.

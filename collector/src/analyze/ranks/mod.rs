@@ -1,11 +1,13 @@
 //! The ranks of a job beside each other: which ones do the others wait for?
 //!
 //! [`matching`] puts the collectives of the ranks together and finds who came last to each; [`scores`] compares the time
-//! that ranks need for themselves; [`odd`] says which ranks are slower than the others, and by what.
+//! that ranks need for themselves; [`odd`] says which ranks are slower than the others, and by what; [`stopped`] whether the job
+//! stopped, and because of which rank.
 
 pub mod matching;
 pub mod odd;
 pub mod scores;
+pub mod stopped;
 
 use super::ProcessReport;
 use super::estimate::Sum;
@@ -15,6 +17,7 @@ use odd::Odd;
 use scores::Score;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use stopped::Stopped;
 
 /// The ranks of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,6 +36,8 @@ pub struct Ranks {
     pub waiting: Waiting,
     /// The ranks that the others wait for, if there are any.
     pub odd: Option<Odd>,
+    /// Why the job stopped, if it did; of several starts, the last one.
+    pub stopped: Option<Stopped>,
 }
 
 /// Ranks of a job of which nothing is known.
@@ -67,6 +72,8 @@ pub struct Rank {
     pub at: usize,
     /// Its number.
     pub rank: u32,
+    /// The name of its machine; `None` if it is not known.
+    pub host: Option<String>,
     /// Where the time of its GPUs went.
     pub time: Time,
     /// How it compares with the others; `None` if its collectives could not be compared.
@@ -106,13 +113,14 @@ impl Ranks {
         let numbers: BTreeSet<u32> = ranks.iter().map(|(_, rank)| *rank).collect();
         let mut all = Ranks::default();
         if numbers.len() > 1 {
-            all.missing = Missing::of(&of(reports, &ranks));
+            let missing = Missing::of(&of(reports, &ranks));
             let is_once = numbers.len() == ranks.len();
             let starts = if is_once { vec![ranks] } else { starts(reports, ranks) };
             let are_all =
                 |start: &Vec<(usize, u32)>| numbers.iter().all(|rank| start.iter().any(|one| one.1 == *rank));
             all.is_uneven = !starts.iter().all(are_all);
-            starts.iter().for_each(|ranks| all.add(Ranks::of_start(reports, ranks)));
+            starts.iter().for_each(|ranks| all.add(Ranks::of_start(reports, ranks, &missing)));
+            all.missing = missing;
         }
         all
     }
@@ -120,11 +128,12 @@ impl Ranks {
     /// Adds the ranks of another start.
     fn add(&mut self, other: Ranks) {
         let costs = |ranks: &Ranks| ranks.odd.as_ref().map(|odd| odd.excess.value);
+        let before = self.rows.len();
         if costs(&other) > costs(self) {
-            let before = self.rows.len();
             let moved = |odd: Odd| Odd { places: odd.places.iter().map(|at| before + at).collect(), ..odd };
             self.odd = other.odd.map(moved);
         }
+        self.stopped = other.stopped.map(|stopped| stopped.behind(before));
         self.waiting.mean += other.waiting.mean;
         self.waiting.span = self.waiting.span.saturating_add(other.waiting.span);
         self.starts += other.starts;
@@ -132,8 +141,14 @@ impl Ranks {
         self.matched.add(other.matched);
     }
 
+    /// Whether they are on several machines, by their names.
+    pub fn has_hosts(&self) -> bool {
+        let hosts = || self.rows.iter().filter_map(|row| row.host.as_deref());
+        hosts().any(|host| hosts().next() != Some(host))
+    }
+
     /// Compares the ranks of one start, given by their places among the reports, with their numbers.
-    fn of_start(reports: &[ProcessReport], ranks: &[(usize, u32)]) -> Ranks {
+    fn of_start(reports: &[ProcessReport], ranks: &[(usize, u32)], missing: &Missing) -> Ranks {
         let of = of(reports, ranks);
         let collectives: Vec<_> = of.iter().map(|report| &report.tables.collectives).collect();
         let is_one_line = share_a_line(&of);
@@ -151,12 +166,14 @@ impl Ranks {
         };
         let row = |(place, (at, rank)): (usize, &(usize, u32))| {
             let time = Time::of(of[place]);
-            Rank { at: *at, rank: *rank, time, straggler: straggler(place) }
+            let host = of[place].process.host.clone();
+            Rank { at: *at, rank: *rank, host, time, straggler: straggler(place) }
         };
         let rows: Vec<Rank> = ranks.iter().enumerate().map(row).collect();
         let odd = odd::odd(&of, &rows, &matched, is_one_line);
         let waiting = Waiting::of(&rows, &matched);
-        Ranks { starts: 1, waiting, rows, matched, odd, ..Ranks::default() }
+        let stopped = Stopped::of(&of, missing);
+        Ranks { starts: 1, waiting, rows, matched, odd, stopped, ..Ranks::default() }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::model::gpu_interval::{Length, derive};
 use crate::model::simulation::{Load, Simulation, survey};
 use crate::model::stacks::Caller;
 use crate::model::transfer::{HostMemory, TransferKind};
-use crate::trace::record::{Api, Call, Record};
+use crate::trace::record::{Api, Blocked, Call, Hang, Record};
 use gpuspy_wire::record::LossCause;
 use proptest::prelude::*;
 
@@ -198,6 +198,29 @@ fn the_gpu_is_not_idle_while_work_is_pending_at_the_end() {
     let waited = |stream, by| Drained { context: 1, stream, issued_before: 9, by };
     assert_eq!(over(vec![waited(Some(8), 50)]), (1_000, 10, 960, 20), "for one of both streams");
     assert_eq!(over(vec![waited(None, 50)]), (50, 10, 10, 20), "for all: the rest is the tail");
+}
+
+/// A rank waited for 7 s for a collective that it had launched in a pause: that was said to be 52 165 gaps of 599 us.
+#[test]
+fn time_in_which_a_thread_waits_to_the_end_is_no_pause_like_others() {
+    let parts = |is_over: bool| {
+        let call = Blocked { since: 40, ..Blocked::default() };
+        let hang = Hang { is_over, call: Some(call), ..Hang::default() };
+        let status = Status { hangs: vec![hang], ..Status::default() };
+        let (names, lost) = (Names::default(), Lost::default());
+        let recorded = Recorded { names: &names, thread_times: Arc::default(), lost, status: Some(&status) };
+        let mut timelines = Timelines::over(Period::default(), [recorded]);
+        let record = record();
+        for launched in
+            [operation(1, 7, KERNEL, When::Timed(exactly(0, 10))), operation(2, 7, KERNEL, budget(20))]
+        {
+            take(&mut timelines, &Event { operation: Some(launched), ..Event::new(&record) });
+        }
+        let identity = timelines.by_device(1_000)[&Some(0)].identity;
+        (identity.idle.value, identity.unobserved.value, identity.undecided.value)
+    };
+    assert_eq!(parts(false), (10, 20, 960));
+    assert_eq!(parts(true), (10, 980, 0));
 }
 
 /// A stream that was destroyed with a kernel in it.
@@ -486,7 +509,7 @@ fn late_operations_are_counted_and_within_the_intervals() {
         let o = exactly(start, start + 20);
         timeline.timed(&op(n, o), &o, true, |_| None);
     }
-    let Swept { identity, late, .. } = timeline.finish(i64::MIN, |_| None);
+    let Swept { identity, late, .. } = timeline.finish(i64::MIN, |_| None, |_| None);
     assert_eq!((late, identity.span), (1, 320));
     let compute = identity.busy[Class::Compute as usize];
     assert!(compute.lo <= 100 && 100 <= compute.hi, "{compute:?}");
@@ -553,7 +576,10 @@ fn the_memory_of_a_timeline_does_not_grow_with_the_trace() {
     }
     assert!(most <= 8, "{most} edges at once for operations that do not overlap");
     assert_eq!(timeline.streams.all().len(), 4);
-    assert_eq!(timeline.finish(i64::MIN, |_| None).identity.busy[Class::Compute as usize], exact(350_000));
+    assert_eq!(
+        timeline.finish(i64::MIN, |_| None, |_| None).identity.busy[Class::Compute as usize],
+        exact(350_000)
+    );
 }
 
 /// A random operation with nested intervals; every third has no certain one, and every seventh only bounds.

@@ -303,6 +303,7 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
 mod tests {
     use super::*;
     use crate::analyze::kernels::Kernel;
+    use crate::analyze::ranks::Ranks;
     use crate::analyze::{ProcessInfo, ProcessReport, Tables};
     use crate::diagnose::buckets::Buckets;
 
@@ -314,7 +315,12 @@ mod tests {
             let process = ProcessInfo { framework, ..ProcessInfo::default() };
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
-            let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
+            let facts = Facts {
+                reports: &reports,
+                all: &all,
+                buckets: &Buckets::default(),
+                ranks: &Ranks::default(),
+            };
             remedy(&facts, state, true, is_now_and_then.then_some(0))
         };
         let of = |framework, state, kernel: &str| paused(framework, state, kernel, false);
@@ -345,7 +351,12 @@ mod tests {
             let process = ProcessInfo { framework: Framework::PyTorch, ..ProcessInfo::default() };
             let reports =
                 [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
-            let facts = Facts { reports: &reports, all: &all, buckets: &Buckets::default() };
+            let facts = Facts {
+                reports: &reports,
+                all: &all,
+                buckets: &Buckets::default(),
+                ranks: &Ranks::default(),
+            };
             remedy(&facts, state, is_input, None)
         };
         let may_compile = |text: &str| text.contains("torch.compile(model)");

@@ -176,6 +176,7 @@ mod tests {
     use crate::analyze::Tables;
     use crate::analyze::calls::HostTimes;
     use crate::analyze::overhead::Overhead;
+    use crate::analyze::ranks::Ranks;
     use crate::diagnose::buckets::Buckets;
     use crate::model::CountedCall;
 
@@ -190,7 +191,7 @@ mod tests {
             all.apis.insert((*name).to_owned(), times);
         }
         let buckets = Buckets::default();
-        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() };
         let idle = Bucket::Idle(Cause::Launching);
         let claims = BTreeMap::from([(idle, Sum { value: 1_000_000, lo: 900_000, hi: 1_100_000 })]);
         without_own_cost(&facts, claims, 50)[&idle]
@@ -225,8 +226,9 @@ mod tests {
             ((Cause::OutsideCuda, Site { next: Next::Code, ..site(None, Some(2)) }), part(2)),
         ]
         .into();
-        let buckets = Buckets::default();
-        let idle = Idle::of(&Facts { reports: &[], all: &all, buckets: &buckets }, |_, _| true);
+        let (buckets, ranks) = (Buckets::default(), Ranks::default());
+        let idle =
+            Idle::of(&Facts { reports: &[], all: &all, buckets: &buckets, ranks: &ranks }, |_, _| true);
         assert_eq!((idle.part.count, idle.part.total.value), (4, 250));
     }
 }

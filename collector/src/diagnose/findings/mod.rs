@@ -11,6 +11,7 @@ mod default_stream;
 mod device_switches;
 mod device_wide_sync;
 mod duplicate_uploads;
+mod failed_rank;
 mod fragmentation;
 mod gpu_error;
 mod grids;
@@ -32,7 +33,9 @@ mod queue_full;
 mod recompilation;
 mod slower_gpu;
 mod small_copies;
+mod stopped;
 pub mod straggler_rank;
+mod stuck_collective;
 mod sync_per_step;
 mod synchronous_copies;
 mod tail_wave;
@@ -46,9 +49,12 @@ pub mod waits;
 use super::Facts;
 use super::finding::{Find, Id};
 
-/// All finders. Of two findings that gain the same, that of the first finder comes first: where the host waits for the GPU
-/// and then does something else, not to wait is the smaller change.
+/// All finders. Of two findings that gain the same, that of the first finder comes first: a whole job's fault; and where the host
+/// waits for the GPU and then does something else, not to wait is the smaller change.
 pub const FINDERS: &[Find] = &[
+    failed_rank::find,
+    stuck_collective::find,
+    straggler_rank::find,
     gpu_error::find,
     sync_per_step::find,
     device_wide_sync::find,
@@ -80,9 +86,17 @@ pub const FINDERS: &[Find] = &[
     peak_memory::find,
 ];
 
+/// Says first of a run that a fault ended why it did, in two sentences at most.
+type Lead = fn(&Facts<'_>) -> Option<Vec<String>>;
+
 /// Returns the fault that is known to have ended the program, if there is one, and what to say of it first, in two sentences
 /// at most.
 pub fn ended(facts: &Facts<'_>) -> Option<(Id, Vec<String>)> {
-    let stopped = gpu_error::lead(facts).map(|said| (Id::GpuError, said));
-    stopped.or_else(|| Some((Id::OutOfMemory, vec![out_of_memory::lead(facts)?])))
+    let leads: [(Id, Lead); 4] = [
+        (Id::GpuError, gpu_error::lead),
+        (Id::OutOfMemory, out_of_memory::lead),
+        (Id::FailedRank, failed_rank::lead),
+        (Id::StuckCollective, stuck_collective::lead),
+    ];
+    leads.into_iter().find_map(|(id, lead)| Some((id, lead(facts)?)))
 }

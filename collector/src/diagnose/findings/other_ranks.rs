@@ -10,7 +10,7 @@ pub fn may_be_waited_for(facts: &Facts<'_>, mut claimed: Claimed) -> Claimed {
         let job = &report.process.job;
         job.rank.is_some() && job.world_size.is_none_or(|size| size > 1)
     });
-    let communicates = !facts.all.collectives.kinds.is_empty();
+    let communicates = facts.reports.iter().any(|report| !report.tables.collectives.kinds.is_empty());
     if is_one_of_several && !communicates {
         claimed.claims.values_mut().for_each(|claim| claim.lo = 0);
         claimed.finding.fix += " This is one rank of several, whose GPUs do not communicate: where it waited for another rank, as in MPI, this \

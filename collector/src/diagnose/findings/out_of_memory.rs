@@ -50,16 +50,16 @@ pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
     ))
 }
 
-/// Returns what to say first of a run that a failed allocation ended, in a sentence: its program launched nothing after it,
+/// Returns what to say first of a run that a failed allocation ended, one sentence: its program launched nothing after it,
 /// and is known to have ended otherwise than with code 0.
-pub fn lead(facts: &Facts<'_>) -> Option<String> {
+pub fn lead(facts: &Facts<'_>) -> Option<Vec<String>> {
     let failure = facts.all.memory.holders.failure.as_ref().filter(|failure| !failure.went_on)?;
     let is_its = |report: &&ProcessReport| report.tables.memory.holders.failure.as_ref() == Some(failure);
     facts.reports.iter().find(is_its)?.process.outcome.filter(|outcome| outcome.is_failure())?;
     let Origin { api, source, .. } = &failure.origin;
     let by = api.as_ref().map_or_else(String::new, |api| format!(" by {api}"));
     let at = source.line.as_ref().map_or_else(String::new, |line| format!(" at {}", line.place()));
-    Some(format!("{}{by}{at}.", title(failure, facts)))
+    Some(vec![format!("{}{by}{at}.", title(failure, facts))])
 }
 
 fn title(failure: &Failure, facts: &Facts<'_>) -> String {

@@ -67,6 +67,7 @@ fn is_first_phase(duty: &Duty) -> bool {
 mod tests {
     use super::*;
     use crate::analyze::overhead::Overhead;
+    use crate::analyze::ranks::Ranks;
     use crate::analyze::windows::Stretch;
     use crate::analyze::{ProcessInfo, ProcessReport, Tables};
     use crate::diagnose::buckets::Buckets;
@@ -77,7 +78,7 @@ mod tests {
         let process = ProcessInfo { filter: filter.to_owned(), ..ProcessInfo::default() };
         let reports = [ProcessReport { process, tables: Tables::default(), together: None, findings: None }];
         let buckets = Buckets { wall: wall_ns, ..Buckets::default() };
-        find(&Facts { reports: &reports, all: &all, buckets: &buckets }).is_some()
+        find(&Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() }).is_some()
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
             let overhead = Overhead { agent_ns, wall_ns: 2_000_000_000, ..Overhead::default() };
             let all = Tables { overhead: Some(overhead), duty, ..Tables::default() };
             let buckets = Buckets { wall: 2_000_000_000, ..Buckets::default() };
-            let found = find(&Facts { reports: &[], all: &all, buckets: &buckets });
+            let found = find(&Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() });
             found.map(|found| found.finding.fix)
         };
         let timed = |ns, agent_ns| Stretch { ns, agent_ns, ..Stretch::default() };

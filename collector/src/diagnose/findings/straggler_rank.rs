@@ -11,6 +11,7 @@ use crate::analyze::ranks::{Missing, Ranks};
 use crate::diagnose::Facts;
 use crate::diagnose::buckets::Bucket;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
+use crate::diagnose::rank_names::{named, numbers, with_host};
 use crate::model::names::demangle;
 use crate::model::short_names::shorten;
 use crate::units::{capital, duration, plural};
@@ -20,11 +21,13 @@ use std::collections::BTreeMap;
 const NAME: usize = 40;
 
 /// Looks for it.
-pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
+pub fn find(facts: &Facts<'_>) -> Option<Claimed> {
+    let ranks = facts.ranks;
     let odd = ranks.odd.as_ref()?;
     let reports: Vec<&ProcessReport> =
         odd.places.iter().map(|place| &facts.reports[ranks.rows[*place].at]).collect();
-    let numbers = numbers(ranks, odd);
+    let numbers = numbers(ranks, &odd.places);
+    let who = with_host(ranks, &odd.places);
     let (verb, them, it) = if numbers.len() > 1 { ("keep", "them", "they") } else { ("keeps", "it", "it") };
     let (last, complete) = odd.last;
     let text = format!(
@@ -39,7 +42,7 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
     Some(Claimed {
         finding: Finding {
             id: Id::StragglerRank,
-            title: format!("{} {verb} the others waiting", capital(&named(&numbers))),
+            title: format!("{} {verb} the others waiting", capital(&who)),
             evidence: Evidence {
                 text,
                 count: last,
@@ -55,27 +58,6 @@ pub fn find(facts: &Facts<'_>, ranks: &Ranks) -> Option<Claimed> {
         claims: claim.into_iter().collect::<BTreeMap<Bucket, Sum>>(),
         sites: Sites::new(),
     })
-}
-
-/// Returns the numbers of the ranks that the others wait for.
-pub fn numbers(ranks: &Ranks, odd: &Odd) -> Vec<u32> {
-    odd.places.iter().map(|place| ranks.rows[*place].rank).collect()
-}
-
-/// The most ranks that are named in a sentence.
-const NAMED: usize = 8;
-
-/// Names ranks: `rank 3`, `ranks 1 and 3`, `ranks 0, 1, 2 and 13 more`.
-pub fn named(ranks: &[u32]) -> String {
-    let mut list: Vec<String> = ranks.iter().take(NAMED).map(u32::to_string).collect();
-    if ranks.len() > NAMED {
-        list.push(format!("{} more", ranks.len() - NAMED));
-    }
-    match list.split_last() {
-        Some((last, [])) => format!("rank {last}"),
-        Some((last, before)) => format!("ranks {} and {last}", before.join(", ")),
-        None => String::new(),
-    }
 }
 
 /// Says which ranks have no trace; `None` if all have one.
@@ -143,7 +125,7 @@ const NCCL: [&str; 4] = ["ncclKernel_", "ncclDevKernel_", "ncclSymDevKernel_", "
 
 /// Returns the NCCL function that launches a kernel, from the kernel's symbol, as `ncclDevKernel_AllReduce_…`. For other
 /// kernels it is the kernel's name.
-fn operation(symbol: &str) -> String {
+pub fn operation(symbol: &str) -> String {
     let name = demangle(symbol);
     let operation = NCCL.into_iter().find_map(|start| name.split_once(start));
     let operation = operation.and_then(|(_, rest)| rest.split('_').next());
@@ -212,14 +194,6 @@ mod tests {
         ] {
             assert_eq!(operation(symbol), said);
         }
-    }
-
-    #[test]
-    fn ranks_are_named_in_a_sentence() {
-        assert_eq!(named(&[3]), "rank 3");
-        assert_eq!(named(&[1, 3]), "ranks 1 and 3");
-        let many: Vec<u32> = (0..12).collect();
-        assert_eq!(named(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more");
     }
 
     /// `PCIE` is nothing that `nvidia-smi -d` displays.

@@ -17,6 +17,7 @@ use crate::analyze::memory::churn::{Churn, Counts};
 use crate::analyze::memory::holders::{Failure, Growth, Origin};
 use crate::analyze::overhead::Overhead;
 use crate::analyze::quantile::Quantiles;
+use crate::analyze::ranks::Ranks;
 use crate::analyze::shapes::Launched;
 use crate::analyze::source::Source;
 use crate::analyze::startup::{self, Startup};
@@ -41,6 +42,7 @@ mod gpu;
 mod host;
 mod lines;
 mod memory;
+mod stopped_jobs;
 
 const RANKS: usize = 8;
 const STEPS: u64 = 100;
@@ -105,7 +107,7 @@ fn found_between(
     let parts: BTreeMap<Bucket, Sum> = parts.iter().copied().collect();
     let wall = parts.values().map(|part| part.value).sum();
     let buckets = Buckets { wall, parts, device: Some(0), ..Buckets::default() };
-    find(&Facts { reports: &reports, all: &all, buckets: &buckets })
+    find(&Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() })
 }
 
 fn text(found: Option<Claimed>) -> String {
@@ -512,7 +514,10 @@ fn faults_of_one_of_several_processes_say_whose_they_are() {
         memory.holders.growth = Some(Growth { is_per_step, slope, first, last, origins });
         memory.resident.peak_bytes = 72 * GIB;
         let (all, buckets) = (Tables::of_run(&reports), Buckets::default());
-        find(&Facts { reports: &reports, all: &all, buckets: &buckets }).unwrap().finding.title
+        find(&Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() })
+            .unwrap()
+            .finding
+            .title
     };
     let error = "The GPU stopped with an error: illegal address (700)";
     assert_eq!(of(1, Some(0), 3, gpu_error::find), format!("{error} in rank 1"));

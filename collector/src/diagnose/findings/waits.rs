@@ -147,6 +147,7 @@ mod tests {
     use crate::analyze::estimate::Sum;
     use crate::analyze::idle::running::{Outside, Running};
     use crate::analyze::idle::{Emptied, Part};
+    use crate::analyze::ranks::Ranks;
     use crate::analyze::summary::{ProcessInfo, ProcessReport};
     use crate::model::stacks::Frame;
 
@@ -175,7 +176,7 @@ mod tests {
         all.idle.waits = [(wait(WAIT), emptied(count))].into();
         let parts = [(OUTSIDE, exactly(2_000)), (Bucket::Compute, exactly(8_000))].into();
         let buckets = Buckets { wall: 10_000, parts, ..Buckets::default() };
-        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() };
         let waits = Waits::of(&facts, |api| api == WAIT)?;
         assert_eq!(waits.api, Some(WAIT));
         Some(waits.idle.claims[&OUTSIDE].value)
@@ -193,7 +194,7 @@ mod tests {
         let wait = |api: &str| Wait { api: api.to_owned(), line: None };
         all.idle.waits = [(wait(WAIT), emptied(20)), (wait("cuMemcpyHtoDAsync"), emptied(5))].into();
         let buckets = Buckets::default();
-        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() };
         assert_eq!(Waits::of(&facts, |api| api == WAIT).unwrap().api, Some(WAIT));
     }
 
@@ -214,7 +215,7 @@ mod tests {
             all.idle.running = [(Outside::Long, running)].into();
             all.idle.waits = [(wait, emptied(20))].into();
             let buckets = Buckets::default();
-            let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+            let facts = Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() };
             let of = |cause| facts.owed_to_habit(cause, &site).is_some();
             [of(Cause::OutsideCuda), of(Cause::Launching)]
         };
@@ -246,7 +247,8 @@ mod tests {
                 ProcessReport { process: ProcessInfo::default(), tables, together: None, findings: None }
             };
             let (reports, buckets) = ([process(), process()], Buckets::default());
-            let facts = Facts { reports: &reports, all: &shared, buckets: &buckets };
+            let facts =
+                Facts { reports: &reports, all: &shared, buckets: &buckets, ranks: &Ranks::default() };
             facts.owed_to(Cause::OutsideCuda, &site).is_some()
         };
         assert!(!is_owed(100), "both sleep");
@@ -269,7 +271,7 @@ mod tests {
         all.idle.sites =
             places.map(|(line, count, ns)| ((Cause::OutsideCuda, site(line)), part(count, ns))).into();
         let buckets = Buckets::default();
-        let facts = Facts { reports: &[], all: &all, buckets: &buckets };
+        let facts = Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() };
         let waits = Waits::of(&facts, |api| api == WAIT).unwrap();
         assert_eq!((waits.count, waits.idle.part.total), (99, exactly(1_000)));
         let is_owed = |site: &Site| facts.owed_to_habit(Cause::OutsideCuda, site).is_some();

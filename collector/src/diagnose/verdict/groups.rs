@@ -179,6 +179,7 @@ mod tests {
     use super::*;
     use crate::analyze::Tables;
     use crate::analyze::estimate::Sum;
+    use crate::analyze::ranks::Ranks;
     use crate::diagnose::buckets::Buckets;
 
     /// A program that copied its input row by row was called launch-bound: between two copies, the host is outside CUDA for a moment.
@@ -200,7 +201,7 @@ mod tests {
         let parts = [(Bucket::Idle(Cause::OutsideCuda), exactly(10_000_000))].into();
         let buckets = Buckets { wall: 20_000_000, parts, ..Buckets::default() };
         let all = Tables { idle, ..Tables::default() };
-        let groups = groups(&Facts { reports: &[], all: &all, buckets: &buckets });
+        let groups = groups(&Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() });
         let host = &groups[&Bound::Host];
         assert_eq!((host.ns, host.mean_gap()), (10_000_000, 1_000_000));
     }

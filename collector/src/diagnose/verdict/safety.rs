@@ -4,6 +4,7 @@ use super::groups::Group;
 use super::{Bound, UNDECIDED};
 use crate::analyze::coverage::DAMAGED_TRACE;
 use crate::analyze::idle::Cause;
+use crate::analyze::last_work::Work;
 use crate::analyze::windows::Timing;
 use crate::analyze::{Damage, ProcessReport, Tables};
 use crate::diagnose::buckets::Bucket;
@@ -218,6 +219,10 @@ fn pending(facts: &Facts<'_>, least: u64) -> Option<String> {
     let has_hung = facts.reports.iter().any(|report| !report.process.hangs.is_empty());
     Some(match () {
         () if has_hung => "What hung, and where the host waits, is said of its process.".to_owned(),
+        () if is_waiting_rank(facts) => {
+            "It waited for another rank: the report of all ranks, gpuspy report DIR, says for which."
+                .to_owned()
+        }
         () if is_killed => {
             "If it hung, run again with --hang-after 5, which says what hangs and where the host waits."
                 .to_owned()
@@ -225,6 +230,15 @@ fn pending(facts: &Facts<'_>, least: u64) -> Option<String> {
         () if has_ended => WAITS_AT_END.of(facts),
         () => "Let the program end, or wait for its work first.".to_owned(),
     })
+}
+
+/// Whether this is one rank of several that waited in a collective at its end.
+fn is_waiting_rank(facts: &Facts<'_>) -> bool {
+    let [only] = facts.reports else { return false };
+    let unended = only.tables.last_work.unended.as_ref();
+    only.process.job.rank.is_some()
+        && only.process.job.world_size != Some(1)
+        && unended.is_some_and(|unended| matches!(unended.work, Work::Collective(_)))
 }
 
 /// Says how more operations get times, by the reason why most have none.

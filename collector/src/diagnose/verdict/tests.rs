@@ -10,6 +10,7 @@ use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part, Site, Wait};
 use crate::analyze::memory::holders::{Failure, Origin};
 use crate::analyze::pending::Pending;
+use crate::analyze::ranks::Ranks;
 use crate::analyze::source::Source;
 use crate::analyze::steps::StepTimes;
 use crate::analyze::summary::Captured;
@@ -70,7 +71,8 @@ fn judged_with(all: &Tables, process: ProcessInfo, findings: &[Finding]) -> Verd
     let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
     let buckets = Buckets::of(&reports, all);
     assert_eq!(buckets.parts.values().map(|part| part.value).sum::<u64>(), buckets.wall);
-    let verdict = Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, findings);
+    let verdict =
+        Verdict::of(&Facts { reports: &reports, all, buckets: &buckets, ranks: &Ranks::default() }, findings);
     assert!(
         verdict.text.len() <= 3 && verdict.text.iter().all(|line| line.chars().count() <= 78),
         "{verdict:#?}"
@@ -129,7 +131,10 @@ fn the_kernel_that_bounds_a_gpu_ran_on_it() {
     };
     let reports = [report(fast), report(slow)];
     let buckets = Buckets::of(&reports, &all);
-    let verdict = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]);
+    let verdict = Verdict::of(
+        &Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() },
+        &[],
+    );
     assert_eq!(verdict.text[0], "GPU-bound: 90.0 % of the wall is heavy, 90.0 % all kernels.");
 }
 
@@ -154,7 +159,7 @@ fn judged_at_any_width(all: &Tables) -> Verdict {
     let process = ProcessInfo { line, ..ProcessInfo::default() };
     let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
     let buckets = Buckets::of(&reports, all);
-    Verdict::of(&Facts { reports: &reports, all, buckets: &buckets }, &[])
+    Verdict::of(&Facts { reports: &reports, all, buckets: &buckets, ranks: &Ranks::default() }, &[])
 }
 
 #[test]
@@ -476,7 +481,11 @@ fn the_steps_of_a_part_of_a_run_are_called_that() {
         let process = ProcessInfo { filter: filter.to_owned(), line, ..captured(1) };
         let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
         let buckets = Buckets::of(&reports, &all);
-        let text = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]).text;
+        let text = Verdict::of(
+            &Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() },
+            &[],
+        )
+        .text;
         let said =
             format!("Host-bound: for 37.5 % of the steps of {part} the GPU waits for the host outside CUDA.");
         assert_eq!(text[0], said, "it was said of {part}");
@@ -701,7 +710,10 @@ fn a_run_that_an_error_of_the_gpu_ended_begins_with_the_error() {
     let findings =
         [finding(Id::GpuError, 0, "Run once with CUDA_LAUNCH_BLOCKING=1. Each launch then waits.")];
     let buckets = Buckets::of(&[], &all);
-    let verdict = Verdict::of(&Facts { reports: &[], all: &all, buckets: &buckets }, &findings);
+    let verdict = Verdict::of(
+        &Facts { reports: &[], all: &all, buckets: &buckets, ranks: &Ranks::default() },
+        &findings,
+    );
     let text = [
         "The GPU stopped with an error: failed assertion (710), first returned by cudaStreamSynchronize at train.py:42.",
         "Launched before it and not seen to complete: scatter (at train.py:40).",
@@ -712,7 +724,10 @@ fn a_run_that_an_error_of_the_gpu_ended_begins_with_the_error() {
     // Where there is a verdict, it comes after the error.
     let safe = Tables { gpu_errors, ..run(0, [600, 0, 0, 400], &[]) };
     let buckets = Buckets::of(&[], &safe);
-    let verdict = Verdict::of(&Facts { reports: &[], all: &safe, buckets: &buckets }, &findings);
+    let verdict = Verdict::of(
+        &Facts { reports: &[], all: &safe, buckets: &buckets, ranks: &Ranks::default() },
+        &findings,
+    );
     let bound = "Copy-bound: for 40.0 % of the wall copies keep the GPU from kernels.";
     assert_eq!(verdict.text, [text[0], bound, text[2]]);
     assert_eq!((verdict.bound, verdict.is_unsafe), (Some(Bound::Copies), None));
@@ -747,7 +762,11 @@ fn a_rank_that_was_killed_while_its_work_had_not_ended_may_have_hung() {
     // What is pending is of a process, and no table of all of them has it.
     let reports = [exited, of_rank(290 * MS, Outcome::Killed(9))];
     let buckets = Buckets::of(&[], &all);
-    let text = Verdict::of(&Facts { reports: &reports, all: &all, buckets: &buckets }, &[]).text;
+    let text = Verdict::of(
+        &Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() },
+        &[],
+    )
+    .text;
     assert!(text[0].ends_with("is undecided: some work had not ended."), "{text:?}");
     assert!(text[1].starts_with("If it hung, run again with --hang-after 5"), "{text:?}");
 }
@@ -763,7 +782,7 @@ fn a_program_that_ended_before_its_work_is_told_to_wait_for_that_at_its_end() {
         let process = ProcessInfo { outcome, framework: Framework::PyTorch, ..ProcessInfo::default() };
         let reports = [ProcessReport { process, tables: all.clone(), together: None, findings: None }];
         let buckets = Buckets::of(&[], &all);
-        let facts = Facts { reports: &reports, all: &all, buckets: &buckets };
+        let facts = Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &Ranks::default() };
         Verdict::of(&facts, &[]).text.last().cloned().unwrap_or_default()
     };
     let ended = remedy(Some(Outcome::Exited(Some(0))));

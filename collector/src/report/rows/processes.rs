@@ -32,6 +32,8 @@ pub struct Process {
     pub is_last_part: bool,
     /// The process id of the parent.
     pub parent: Option<u32>,
+    /// The name of the machine; null = it is not known.
+    pub host: Option<String>,
     /// The process's number in a job, as RANK or a launcher's variable of that meaning had it.
     pub rank: Option<u32>,
     /// The process's number on its machine.
@@ -153,6 +155,7 @@ impl Process {
             windows: process.window.map(|_| process.windows),
             is_last_part: false,
             parent: process.parent,
+            host: process.host.clone(),
             rank: process.job.rank,
             local_rank: process.job.local_rank,
             world_size: process.job.world_size,

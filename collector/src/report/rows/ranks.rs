@@ -13,6 +13,8 @@ use serde::Serialize;
 pub struct Rank {
     /// The process's number in the job.
     pub rank: u32,
+    /// The name of its machine; null = it is not known.
+    pub host: Option<String>,
     /// The process id.
     pub pid: Option<u32>,
     /// The time from the first operation on its GPUs to the last.
@@ -70,6 +72,7 @@ impl Rank {
         let alone = || Diagnosis::of(std::slice::from_ref(report), tables).findings.len() as u64;
         Rank {
             rank: rank.rank,
+            host: rank.host.clone(),
             pid: report.process.pid,
             span_ns: span,
             busy_ns: busy.into(),

@@ -118,8 +118,11 @@ fn whole(screen: &mut Screen<'_>, run: &Run<'_>) {
         screen.titled("", INDENT, if is_short { facts } else { more });
         return;
     }
+    let hosts: BTreeSet<&str> =
+        run.reports.iter().filter_map(|report| report.process.host.as_deref()).collect();
+    let on = if hosts.len() > 1 { format!(" on {} hosts", hosts.len()) } else { String::new() };
     let mut sum = format!(
-        "{}, {}, {}",
+        "{}{on}, {}, {}",
         plural(processes.len() as u64, "process", "processes"),
         gpus(run),
         duration(wall(run))

@@ -6,8 +6,9 @@ use crate::analyze;
 use crate::analyze::ranks::Ranks;
 use crate::analyze::ranks::odd::Odd;
 use crate::diagnose::findings::straggler_rank;
+use crate::diagnose::rank_names::with_host;
 use crate::model::outcome::Outcome;
-use crate::report::names::plain;
+use crate::report::names::{cut, plain};
 use crate::report::rows::ranks::Rank;
 use crate::report::table::{Table, left, right};
 use crate::report::text::{Text, Tone};
@@ -34,11 +35,13 @@ pub fn ranks(screen: &mut Screen<'_>, run: &Run<'_>) {
     let most = screen.view.rows(if rows.len() > few { 0 } else { few });
     let shown: Vec<&Rank> =
         if is_overview && most == 0 { outliers(run) } else { rows.iter().take(most).collect() };
-    let mut table = table();
+    // On one machine its name tells no ranks apart.
+    let has_hosts = run.rows.compared.has_hosts();
+    let mut table = table(has_hosts);
     if rows.len() > few {
-        summary(&mut table, rows);
+        summary(&mut table, rows, has_hosts);
     }
-    shown.iter().for_each(|rank| row(&mut table, rank));
+    shown.iter().for_each(|rank| row(&mut table, rank, has_hosts));
     screen.table(&table, rows.len() - shown.len(), "ranks");
 }
 
@@ -55,10 +58,12 @@ fn more(screen: &mut Screen<'_>, run: &Run<'_>) {
     remarks(screen, run);
 }
 
-fn table() -> Table {
-    Table::new(&[
-        left("rank"),
-        right("pid").or_drop(3),
+fn table(has_hosts: bool) -> Table {
+    let mut columns = vec![left("rank"), left("host").or_drop(0), right("pid").or_drop(3)];
+    if !has_hosts {
+        columns.remove(1);
+    }
+    columns.extend([
         right("busy"),
         right("idle"),
         right("comm"),
@@ -69,15 +74,21 @@ fn table() -> Table {
         right("found"),
         right("launches").or_drop(1),
         right("timed").or_drop(2),
-    ])
+    ]);
+    Table::new(&columns)
 }
 
-fn row(table: &mut Table, rank: &Rank) {
+/// The most columns of a machine's name.
+const HOST: usize = 20;
+
+fn row(table: &mut Table, rank: &Rank, has_hosts: bool) {
     let share = |ns: u64| percent(ns, rank.span_ns);
     let straggler = rank.straggler.as_ref();
     let compared = straggler.filter(|one| one.collectives > 0);
-    table.row([
-        rank.rank.to_string().into(),
+    let host = || rank.host.as_deref().map_or(NONE.to_owned(), |host| cut(&plain(host), HOST));
+    let mut cells: Vec<Text> = vec![rank.rank.to_string().into()];
+    cells.extend(has_hosts.then(|| host().into()));
+    cells.extend([
         rank.pid.map_or(NONE.to_owned(), |pid| pid.to_string()).into(),
         share(rank.busy_ns.value).into(),
         share(rank.idle_ns.value).into(),
@@ -90,6 +101,7 @@ fn row(table: &mut Table, rank: &Rank) {
         number(rank.launches),
         percent(timed_launches(rank), rank.launches).into(),
     ]);
+    table.row(cells);
 }
 
 /// The launches of a rank that were timed, alone or in runs, as the overview counts them.
@@ -110,7 +122,7 @@ struct Figures {
     share: f64,
 }
 
-/// The columns of [`table`] after rank and pid.
+/// The columns of [`table`] after rank, host and pid.
 const FIGURES: [Figures; 10] = [
     Figures { of: |one| share(one.busy_ns.value, one), text: shared, least: 0.05, share: 0.0 },
     Figures { of: |one| share(one.idle_ns.value, one), text: shared, least: 0.05, share: 0.0 },
@@ -161,14 +173,15 @@ fn counted(found: f64) -> String {
 }
 
 /// Adds a row with the least, the median and the largest figure of each column.
-fn summary(table: &mut Table, rows: &[Rank]) {
+fn summary(table: &mut Table, rows: &[Rank], has_hosts: bool) {
     for (name, place) in [("min", 0.0), ("median", 0.5), ("max", 1.0)] {
         let figures = FIGURES.iter().map(|figures| {
             let sorted = sorted(figures, rows);
             let at = (sorted.len().saturating_sub(1) as f64 * place).round() as usize;
             sorted.get(at).map_or(NONE.to_owned(), |value| (figures.text)(*value)).into()
         });
-        table.row([Text::from(name), NONE.into()].into_iter().chain(figures));
+        let none = if has_hosts { 2 } else { 1 };
+        table.row([Text::from(name)].into_iter().chain(vec![NONE.into(); none]).chain(figures));
     }
 }
 
@@ -214,7 +227,7 @@ fn sentence(run: &Run<'_>) -> Text {
     };
     let matched = &ranks.matched;
     match &ranks.odd {
-        Some(odd) => slower(odd, &straggler_rank::numbers(ranks, odd)),
+        Some(odd) => slower(ranks, odd),
         None if matched.compared > 0 && !matched.is_enough() => {
             let all = plural(matched.launched, "collective", "collectives");
             format!("{count}: too few of {all} could be compared ({} on all ranks)", matched.complete).into()
@@ -237,31 +250,31 @@ fn sentence(run: &Run<'_>) -> Text {
 }
 
 /// Returns the sentence about the ranks that the others wait for.
-fn slower(odd: &Odd, ranks: &[u32]) -> Text {
-    let are = if ranks.len() > 1 { "are" } else { "is" };
-    let said = format!("{} {are} slower than the others", straggler_rank::named(ranks));
+fn slower(ranks: &Ranks, odd: &Odd) -> Text {
+    let are = if odd.places.len() > 1 { "are" } else { "is" };
+    let said = format!("{} {are} slower than the others", plain(&with_host(ranks, &odd.places)));
     Text::toned(Tone::Waste, said).then(format!(": {}", plain(&straggler_rank::what_they_do(odd))))
 }
 
 /// Says which ranks did not end well.
 pub fn endings(screen: &mut Screen<'_>, run: &Run<'_>) {
-    let mut badly: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut badly: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     // After a window of its time that is not the last, a process goes on.
     let processes = analyze::processes(run.reports);
     let last: BTreeSet<usize> = processes.iter().filter_map(|windows| windows.last()).copied().collect();
-    for rank in run.rows.compared.rows.iter().filter(|rank| last.contains(&rank.at)) {
+    for (place, rank) in run.rows.compared.rows.iter().enumerate() {
+        if !last.contains(&rank.at) {
+            continue;
+        }
         let outcome = run.reports[rank.at].process.outcome;
         let is_well = |outcome: &Outcome| matches!(outcome, Outcome::Exited(None | Some(0)));
         if let Some(outcome) = outcome.filter(|outcome| !is_well(outcome)) {
-            badly.entry(outcome.to_string()).or_default().push(rank.rank);
+            badly.entry(outcome.to_string()).or_default().push(place);
         }
     }
     for (outcome, ranks) in badly {
-        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-        let more = ranks.len().saturating_sub(OUTLIERS);
-        let mut list: Vec<String> = ranks.iter().take(OUTLIERS).map(u32::to_string).collect();
-        list.extend((more > 0).then(|| format!("and {more} more")));
-        screen.more(Text::toned(Tone::Problem, format!("{word} {}: {outcome}", list.join(", "))));
+        let ranks = plain(&with_host(&run.rows.compared, &ranks));
+        screen.more(Text::toned(Tone::Problem, format!("{ranks}: {outcome}")));
     }
 }
 

@@ -146,22 +146,25 @@ pub fn slowest_stretch(steps: &Steps) -> Option<String> {
 fn by_how_much(stretch: &SlowStretch) -> String {
     let SlowStretch { first_step, last_step, start_ns, duration_ns, mean_ns, usual_ns, .. } = *stretch;
     format!(
-        "steps {first_step}..{last_step}, from {} for {}, took {} longer",
+        "steps {first_step}..{last_step}, from {} for {}, took {}",
         duration(start_ns),
         duration(duration_ns),
         longer(mean_ns / usual_ns.max(1) as f64)
     )
 }
 
-/// Returns how much longer so many times as long is.
+/// Says how much longer so many times as long is.
 fn longer(times: f64) -> String {
-    percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000)
+    match times {
+        2.0.. => format!("{times:.1} times as long"),
+        _ => format!("{} longer", percent(((times - 1.0).max(0.0) * 1e6) as u64, 1_000_000)),
+    }
 }
 
 /// Says how much longer steps took, and whether the GPU did.
 fn slower(stretch: &SlowStretch) -> String {
     let why = match (on_slower_gpu(stretch.same_kernels), stretch.same_kernels) {
-        (Some(times), _) => format!(": the same kernels took {} longer on the GPU", longer(times)),
+        (Some(times), _) => format!(": the same kernels took {} on the GPU", longer(times)),
         (None, Some(_)) => ": the same kernels took about as long".to_owned(),
         (None, None) => String::new(),
     };
@@ -311,6 +314,7 @@ mod tests {
         let brief = "steps 0..1999, from 90.0 s for 2.44 s, took 22.0 % longer: a slower GPU, and 2 slow stretches more (--section steps)";
         assert_eq!(slowest_stretch(&Steps::of(&of)).as_deref(), Some(brief));
         assert_eq!(slowest_stretch(&Steps::of(&steps::Steps::default())), None);
+        assert_eq!(longer(64.16), "64.2 times as long", "and not 6316 % longer");
     }
 
     fn long_steps(timed_on: TimedOn, has_gpus: bool) -> String {

@@ -10,7 +10,8 @@ const LOST: (i64, i64) = (200, 600);
 fn swept(operations: &[(u64, u64, GpuInterval)], waits: bool) -> DeviceTime {
     let names = Names::default();
     let lost = [LOST].into_iter().collect();
-    let mut timelines = Timelines::over(Period::default(), [(&names, Arc::default(), lost)]);
+    let recorded = Recorded { names: &names, thread_times: Arc::default(), lost, status: None };
+    let mut timelines = Timelines::over(Period::default(), [recorded]);
     let at = |at| Record { at, ..record() };
     for (n, (called, stream, ran)) in operations.iter().enumerate() {
         if waits && *called > 650 {

@@ -1,6 +1,7 @@
 //! Findings about what the host does and waits for while the GPU is idle.
 
 use super::*;
+use crate::analyze::collectives::Collectives;
 use crate::analyze::gaps::KEPT;
 use crate::analyze::idle::Next;
 use crate::analyze::idle::running::{Outside, Running};
@@ -97,6 +98,19 @@ fn a_rank_of_a_job_that_does_not_communicate_on_the_gpu_may_wait_for_another_one
     };
     assert_eq!(of(&rank_of_two(), false), (0, true));
     assert_eq!(of(&rank_of_two(), true), (300, false), "its collectives say who waits");
+    // Those of several processes are never added, so that ranks that communicate were said not to, seen together.
+    let of_both = |communicates: bool| {
+        let kinds = communicates.then(|| ("AllReduce".to_owned(), Default::default())).into_iter().collect();
+        let collectives = Collectives { kinds, ..Collectives::default() };
+        let tables = Tables { collectives, ..Tables::default() };
+        let report = ProcessReport { process: rank_of_two(), tables, together: None, findings: None };
+        let reports = [report.clone(), report];
+        let (all, buckets, ranks) = (Tables::of_run(&reports), Buckets::default(), Ranks::default());
+        let facts = Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &ranks };
+        let found = stall(&ProcessInfo::default(), true, |_| {});
+        other_ranks::may_be_waited_for(&facts, found).finding.fix.contains("MPI")
+    };
+    assert_eq!((of_both(false), of_both(true)), (true, false));
     assert_eq!(of(&ProcessInfo::default(), false), (300, false), "there is no other rank");
     let job = Job { rank: Some(0), world_size: Some(1), ..Job::default() };
     assert_eq!(of(&ProcessInfo { job, ..ProcessInfo::default() }, false), (300, false));

@@ -151,7 +151,8 @@ fn screen(report: ProcessReport, faults: &[Finding], view: &View, width: usize) 
     rows.findings = faults.iter().map(|fault| findings::Finding::of(fault, &reports)).collect();
     if let Some(first) = faults.first() {
         let buckets = crate::diagnose::buckets::Buckets::of(&reports, &all);
-        let facts = crate::diagnose::Facts { reports: &reports, all: &all, buckets: &buckets };
+        let ranks = crate::analyze::ranks::Ranks::default();
+        let facts = crate::diagnose::Facts { reports: &reports, all: &all, buckets: &buckets, ranks: &ranks };
         let of = crate::diagnose::verdict::Verdict::of(&facts, std::slice::from_ref(first));
         rows.verdict = verdict::Verdict::of(&of);
     }
