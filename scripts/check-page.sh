@@ -2,8 +2,8 @@
 # Checks the page of `gpuspy report --html` in a browser without a screen: every number is that of `report --json`, every
 # operation that of `report --operations`, every text one of the report or the terminal; nothing is requested, no name does
 # harm, keyboard, mouse and search work, and it fits a wide screen and a phone's. The pages are of the demo, NVTX ranges, a random program with
-# GPU times and without, steps with a long warm-up and on a GPU that becomes slower, a job of two ranks, a job of which ranks crashed, hostile names and a damaged
-# trace, on the simulated GPU.
+# GPU times and without, steps with a long warm-up and on a GPU that becomes slower, a job of two ranks, a job of which ranks crashed, one
+# that stopped when a rank failed, hostile names and a damaged trace, on the simulated GPU.
 #
 #   scripts/check-page.sh [PICTURES]     PICTURES is a folder for pictures of the pages
 #   scripts/check-page.sh --large        pages of generated traces, too: half a million operations, which may take 8 MB, and over a
@@ -89,6 +89,19 @@ judge ranks "$scratch/ranks"
 # One rank is killed, and one crashes.
 "$root/scripts/simgpu" "$gpuspy" run --quiet --timing exact -o "$scratch/crashed/" -- "$bin/job_of_three" >/dev/null
 judge crashed "$scratch/crashed"
+
+# One rank fails, and the others wait for it until they are ended.
+# shellcheck disable=SC2016
+SIMCUDA_DEVICES=3 "$root/scripts/simgpu" "$gpuspy" run --quiet -o "$scratch/stopped/" -- bash -c '
+    for rank in 0 1 2; do
+        CUDA_VISIBLE_DEVICES=$rank "$0" $rank 3 300 10000 "$1" $( ((rank == 2)) && echo exit 100) &
+    done
+    wait -n
+    sleep 2
+    kill $(jobs -p)
+    wait
+    true' "$bin/job_of_ranks" "$scratch/meeting of others" >/dev/null
+judge stopped "$scratch/stopped"
 
 # The last third of a file is gone.
 size=$(stat -c %s "$scratch/gpuspy-demo.gspy")

@@ -598,7 +598,10 @@ impl Timeline {
                 done.extend(untimed.extract_if(.., is_over).map(|open| (key, open)));
             }
         }
-        self.end(done, drained.by, |_| silent_since);
+        match silent_since {
+            None => self.close_all(done, drained.by),
+            Some(_) => self.end(done, drained.by, |_| silent_since),
+        }
     }
 
     /// Ends a context, and all untimed work in it.
@@ -613,19 +616,19 @@ impl Timeline {
         self.close_all(open, at);
     }
 
-    /// Ends untimed work that nothing shows to be over. Where its process waits since a moment, work of a pause may run for as long as that
-    /// lasts, and what ran in other pauses says nothing about this time.
-    fn end(&mut self, open: Vec<(StreamKey, Untracked)>, at: i64, waits_since: impl Fn(u32) -> Option<i64>) {
-        let waits = |(key, open): &(StreamKey, Untracked)| {
-            let from = waits_since(key.0).filter(|_| open.layer == Layer::Unobserved)?.max(open.since);
+    /// Ends untimed work. Where its process is silent since a moment, by context, work of a pause may run for as long as that lasts, and what
+    /// ran in other pauses says nothing about this time.
+    fn end(&mut self, open: Vec<(StreamKey, Untracked)>, at: i64, silent_since: impl Fn(u32) -> Option<i64>) {
+        let silent = |(key, open): &(StreamKey, Untracked)| {
+            let from = silent_since(key.0).filter(|_| open.layer == Layer::Unobserved)?.max(open.since);
             (from < at).then_some(from)
         };
-        for (one, from) in open.iter().filter_map(|one| Some((one.1, waits(one)?))) {
+        for (one, from) in open.iter().filter_map(|one| Some((one.1, silent(one)?))) {
             self.close(vec![one], from);
             self.push(from, Kind::From(Layer::Undecided), one.class, one.first);
             self.push(at, Kind::To(Layer::Undecided), one.class, one.first);
         }
-        let others = open.into_iter().filter(|one| waits(one).is_none()).collect();
+        let others = open.into_iter().filter(|one| silent(one).is_none()).collect();
         self.close_all(others, at);
     }
 

@@ -1,6 +1,6 @@
 //! `failed-rank`: one rank of a job ended before all others, and the job with it.
 
-use super::stopped::{collective, evidence, finding, last_launch, report, waiting};
+use super::stopped::{collective, evidence, finding, last_launch, report, waited};
 use crate::analyze::ranks::stopped::{Stopped, Why};
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Id};
@@ -58,10 +58,9 @@ fn failed<'f>(facts: &Facts<'f>) -> Option<Failed<'f>> {
 /// Says which ranks waited for it, in a sentence; `None` if none did.
 fn waits(facts: &Facts<'_>, stopped: &Stopped) -> Option<String> {
     (!stopped.waits.is_empty()).then(|| {
-        let (who, what) = (capital(&waiting(facts.ranks, stopped)), collective(stopped));
+        let waited = waited(facts, stopped, &format!("for it in {}", collective(stopped)));
         let others = stopped.waits.len() + 1 < facts.ranks.rows.len();
-        let known = if others { ", as far as is known" } else { "" };
-        format!("{who} waited for it in {what} to the end, for {}{known}.", duration(stopped.longest()))
+        format!("{waited}{}.", if others { ", as far as is known" } else { "" })
     })
 }
 

@@ -4,15 +4,15 @@ use super::straggler_rank::operation;
 use crate::analyze::ProcessReport;
 use crate::analyze::estimate::{Estimate, Sum};
 use crate::analyze::last_work::{Launched, Work};
-use crate::analyze::ranks::Ranks;
 use crate::analyze::ranks::stopped::Stopped;
 use crate::analyze::source::Source;
 use crate::diagnose::Facts;
 use crate::diagnose::finding::{Claimed, Evidence, Finding, Id, Sites};
 use crate::diagnose::rank_names::{named, numbers};
 use crate::model::names::demangle;
+use crate::model::outcome::Outcome;
 use crate::model::short_names::shorten;
-use crate::units::duration;
+use crate::units::{capital, duration};
 use std::collections::BTreeMap;
 
 /// The room for a kernel's name in a sentence, in columns.
@@ -28,9 +28,19 @@ pub fn collective(stopped: &Stopped) -> String {
     stopped.collective().map_or_else(|| "collectives".to_owned(), operation)
 }
 
-/// Names the ranks that wait: `ranks 0, 1 and 3`.
-pub fn waiting(ranks: &Ranks, stopped: &Stopped) -> String {
-    named(&numbers(ranks, &stopped.waiting()))
+/// Says which ranks waited, in what place, and for how long: `Ranks 0, 1 and 3 waited there to the end, for 3.01 s`. Of ranks that still run, that
+/// they have been waiting.
+pub fn waited(facts: &Facts<'_>, stopped: &Stopped, place: &str) -> String {
+    let places = stopped.waiting();
+    let outcome = |place: &usize| report(facts, *place).process.outcome;
+    let runs_on = places.iter().any(|place| outcome(place).is_some_and(Outcome::runs_on));
+    let who = capital(&named(&numbers(facts.ranks, &places)));
+    let longest = duration(stopped.longest());
+    match (runs_on, places.len()) {
+        (true, 1) => format!("{who} has been waiting {place} for {longest}"),
+        (true, _) => format!("{who} have been waiting {place} for {longest}"),
+        (false, _) => format!("{who} waited {place} to the end, for {longest}"),
+    }
 }
 
 /// Returns what a rank launched last and how long before its end, in a sentence.

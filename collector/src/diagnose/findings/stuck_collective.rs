@@ -1,6 +1,6 @@
 //! `stuck-collective`: ranks wait in a collective that does not end, though all of them are there.
 
-use super::stopped::{collective, evidence, finding, last_launch, report, waiting};
+use super::stopped::{collective, evidence, finding, last_launch, report, waited};
 use super::straggler_rank::operation;
 use crate::analyze::ranks::stopped::{Stopped, Why};
 use crate::diagnose::Facts;
@@ -56,17 +56,17 @@ fn title(facts: &Facts<'_>, stopped: &Stopped) -> Option<String> {
 
 /// Returns what is known, in sentences.
 fn said(facts: &Facts<'_>, stopped: &Stopped) -> Option<Vec<String>> {
-    let longest = duration(stopped.longest());
     Some(match &stopped.why {
         Why::Failed { .. } => return None,
         Why::Absent(places) => {
-            let who = capital(&waiting(facts.ranks, stopped));
-            let waited = format!("{who} waited there for {longest}, to the end.");
+            let waited = format!("{}.", waited(facts, stopped, "there"));
             let first = report(facts, *places.first()?);
             [waited].into_iter().chain(last_launch(first)).chain(blocked(&first.process.hangs)).collect()
         }
-        Why::Different => vec![format!("After {longest}: {}.", by_collective(facts, stopped))],
-        Why::Same => vec![format!("They waited in it for {longest}, to the end.")],
+        Why::Different => {
+            vec![format!("After {}: {}.", duration(stopped.longest()), by_collective(facts, stopped))]
+        }
+        Why::Same => vec![format!("{}.", waited(facts, stopped, "in it"))],
     })
 }
 

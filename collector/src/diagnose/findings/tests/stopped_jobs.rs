@@ -94,10 +94,12 @@ fn a_rank_that_did_not_come_is_named_with_what_it_did_last() {
     assert_eq!(lead[0], "Rank 2 (node1) did not come to ncclAllReduce, in which the others wait.");
     assert_eq!(
         found.evidence.text,
-        "Ranks 0, 1 and 3 waited there for 6.00 s, to the end. Its last launch, of gemm at /home/me/train.py:42, was 3.00 s \
+        "Ranks 0, 1 and 3 waited there to the end, for 6.00 s. Its last launch, of gemm at /home/me/train.py:42, was 3.00 s \
          before its end. Its thread 9 was in cudaMalloc for 2.00 s."
     );
     assert!(found.fix.contains("py-spy dump --pid 102"), "{}", found.fix);
+    let (found, _) = said(Outcome::Running, Why::Absent(vec![2]), &OTHERS);
+    assert!(found.evidence.text.starts_with("Ranks 0, 1 and 3 have been waiting there for 6.00 s. "));
 }
 
 #[test]
