@@ -1,7 +1,7 @@
 //! What the agent needs of the machine and of libc: clocks, ids, waiting, the environment.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use gpuspy_wire::segment::HostClock;
 use gpuspy_wire::switch;
 use std::ffi::CString;
@@ -26,6 +26,18 @@ pub fn handle_forks(
 ) -> bool {
     // SAFETY: libc's function with this prototype; the handlers are functions of this library, which is never unloaded.
     unsafe { __register_atfork(prepare, parent, Some(child), core::ptr::null_mut()) == 0 }
+}
+
+/// Has fork(3) call a function of ours in children from now on; `handled` says whether it does already. (What is made by other ways, clone(2),
+/// _Fork(3) and vfork(2), calls no handlers.) Returns false if there is no memory for that.
+pub fn handle_children(handled: &AtomicBool, child: extern "C" fn()) -> bool {
+    // Relaxed: a second handler, which two threads may register, has nothing to do.
+    if handled.load(Ordering::Relaxed) {
+        return true;
+    }
+    let is_handled = handle_forks(None, None, child);
+    handled.fetch_or(is_handled, Ordering::Relaxed);
+    is_handled
 }
 
 /// Where a hook was called from.

@@ -100,24 +100,14 @@ fn whole(session: Session) -> &'static Whole {
 }
 
 /// The process that has started a session, and whether it is still doing so: pid and phase in one word, so that one
-/// compare-exchange decides which thread starts it. A child of a process with a session inherits the word; `fork` [clears](forked)
-/// it there, so that a word with another pid is that of a parent whose child was made without its handlers.
-/// Release on the stores, acquire on the loads: what the starting thread did before.
+/// compare-exchange decides which thread starts it. A child inherits the word, and `fork` [clears](forked) it there: a word with another
+/// pid is that of a parent whose child was made without handlers. Release on the stores, acquire on the loads: what the
+/// starting thread did before.
 static STATE: AtomicU64 = AtomicU64::new(0);
 
-/// `fork` calls this in a child.
+/// `fork` calls this in a child, so that it begins a session of its own.
 extern "C" fn forked() {
     STATE.store(0, Ordering::Release);
-}
-
-/// Has forked children begin sessions of their own at their first calls.
-fn begin_again_in_children() {
-    /// Relaxed: a second handler would have nothing to do.
-    static HANDLED: AtomicBool = AtomicBool::new(false);
-    // Without memory for the handler, they are not observed.
-    if !HANDLED.load(Ordering::Relaxed) && sys::handle_forks(None, None, forked) {
-        HANDLED.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Returns [`STATE`] while a process's session is being made.
@@ -144,6 +134,9 @@ impl Begin for Beginning {
 fn begin() -> Option<Session> {
     let errno = sys::Errno::save();
     let _whole = sys::Uncancelled::new();
+    static HANDLED: AtomicBool = AtomicBool::new(false);
+    // Before anything else, since a thread may fork meanwhile. Without memory for the handler, children are not observed.
+    sys::handle_children(&HANDLED, forked);
     let pid = sys::pid();
     let is_ours = |state| state == starting(pid) || state == started(pid);
     let begun = STATE.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
@@ -151,7 +144,7 @@ fn begin() -> Option<Session> {
         (!is_ours(state)).then_some(starting(pid))
     });
     let session = match begun {
-        Ok(before) => start(pid, before == 0),
+        Ok(before) => start(pid, before != 0),
         Err(state) if state == starting(pid) => wait_for_start(pid),
         Err(_) => sink::existing(),
     };
@@ -179,10 +172,10 @@ fn count_missed(session: &Session) {
     session.lost(LossCause::Starting, MISSED.swap(0, Ordering::AcqRel));
 }
 
-/// Makes the session of a process. Of a child that `clone` or `_Fork` made, in which libc's locks may be held by threads of its parent
-/// that it does not have, it makes none: a thread can be started there only by chance. (CUDA refuses such a child's calls.)
-fn start(pid: u32, has_locks: bool) -> Option<Session> {
-    let made = if sink::is_enabled() && has_locks { make() } else { Err("") };
+/// Makes the session of a process. A child that `clone` or `_Fork` made gets none: threads of its parent that it does not have may hold
+/// libc's locks in it for ever, and to start a thread takes some. (CUDA refuses the calls of such a child, if its parent has called it.)
+fn start(pid: u32, is_cloned: bool) -> Option<Session> {
+    let made = if sink::is_enabled() && !is_cloned { make() } else { Err("") };
     match made {
         Ok(session) => sink::publish(session),
         Err(_) => sink::turn_off(),
@@ -214,7 +207,6 @@ fn make() -> Result<Session, &'static str> {
     let is_tight = sys::is_memory_tight(memory.cast(), size_of::<Whole>());
     whole.live.segment.create(is_tight)?;
     descriptors::close_in_children();
-    begin_again_in_children();
     whole.live.segment.fd().into_iter().for_each(|fd| descriptors::SEGMENT.keep(fd));
     sys::keep_one_heap();
     let mut key: libc::pthread_key_t = 0;

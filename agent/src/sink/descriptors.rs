@@ -79,9 +79,8 @@ impl Own {
     }
 }
 
-/// Has forked children close their copies from now on. (What is made by other ways, clone(2) and vfork(2), calls no handlers.)
+/// Has forked children close their copies from now on.
 pub fn close_in_children() {
-    /// Relaxed: a second handler would have nothing to do.
     static HANDLED: AtomicBool = AtomicBool::new(false);
     extern "C" fn child() {
         let errno = sys::Errno::save();
@@ -90,9 +89,7 @@ pub fn close_in_children() {
         errno.restore();
     }
     // Without memory for the handler, they keep them.
-    if !HANDLED.load(Ordering::Relaxed) && sys::handle_forks(None, None, child) {
-        HANDLED.store(true, Ordering::Relaxed);
-    }
+    sys::handle_children(&HANDLED, child);
 }
 
 /// Returns the device and inode of a descriptor's file. `None`: it is closed.

@@ -27,8 +27,7 @@ static UNWIPED: [Unwiped; 4] =
     [const { Unwiped { memory: AtomicPtr::new(ptr::null_mut()), bytes: AtomicUsize::new(0) } }; 4];
 /// The pid of the process that mapped them, or 0. Relaxed: a process that has mapped them reads its own pid.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// The handler is registered, here or in a parent, from which it is inherited. Relaxed: a second one would have nothing
-/// to do.
+/// The handler is registered, here or in a parent, from which it is inherited.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -66,10 +65,9 @@ pub fn map(bytes: usize) -> Option<Wiped> {
 
 /// Arranges for a child to wipe this mapping. False: that is not possible.
 fn remember(memory: *mut c_void, bytes: usize) -> bool {
-    if !HANDLED.load(Ordering::Relaxed) && !sys::handle_forks(None, None, wipe) {
+    if !sys::handle_children(&HANDLED, wipe) {
         return false;
     }
-    HANDLED.store(true, Ordering::Relaxed);
     OWNER.store(sys::pid(), Ordering::Relaxed);
     let takes = |place: &&Unwiped| {
         place.bytes.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed).is_ok()

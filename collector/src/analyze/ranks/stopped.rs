@@ -5,8 +5,8 @@
 //! not wait in a collective at the end.
 
 use super::Missing;
-use crate::analyze::ProcessReport;
 use crate::analyze::last_work::Work;
+use crate::analyze::{ProcessInfo, ProcessReport};
 use crate::model::outcome::{Outcome, SIGKILL};
 use std::collections::BTreeSet;
 
@@ -66,14 +66,14 @@ const OTHER_CLOCK: i64 = 100_000_000;
 /// How much earlier a rank must have ended than others that failed by themselves, or by the same signal, ns: they may all have failed for one
 /// reason.
 const FOLLOWS: i64 = 100_000_000;
+
 impl Stopped {
     /// Looks for it in one start of a job. A part of a run says nothing about its end.
     pub fn of(reports: &[&ProcessReport], missing: &Missing) -> Option<Stopped> {
-        let is_part = |report: &&&ProcessReport| {
-            let process = &report.process;
+        let is_part = |process: &ProcessInfo| {
             !process.filter.is_empty() || process.captured.is_some() || process.window.is_some()
         };
-        if reports.iter().any(|report| is_part(&report)) {
+        if reports.iter().any(|report| is_part(&report.process)) {
             return None;
         }
         let waits: Vec<Wait> =
@@ -126,10 +126,7 @@ fn failed(reports: &[&ProcessReport], waits: &[Wait]) -> Option<Why> {
     let others = |place: usize| (0..reports.len()).filter(move |other| *other != place);
     let place = (0..reports.len()).filter(is_over).min_by_key(|place| ended(reports[*place]))?;
     let before = others(place).map(|other| earlier(reports[place], reports[other])).min()??;
-    if before <= 0 {
-        return None;
-    }
-    if waits.iter().any(|wait| wait.place == place) {
+    if before <= 0 || waits.iter().any(|wait| wait.place == place) {
         return None;
     }
     // Who waited for long before it ended waited for something else.
@@ -227,7 +224,7 @@ mod tests {
     use super::*;
     use crate::analyze::collectives::{Collectives, Kind};
     use crate::analyze::last_work::{LastWork, Unended};
-    use crate::analyze::{Line, ProcessInfo, Tables};
+    use crate::analyze::{Line, Tables};
     use crate::model::run::{Machine, ProcessId};
     use std::collections::BTreeMap;
 
