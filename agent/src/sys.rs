@@ -1,7 +1,7 @@
 //! What the agent needs of the machine and of libc: clocks, ids, waiting, the environment.
 
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use gpuspy_wire::segment::HostClock;
 use gpuspy_wire::switch;
 use std::ffi::CString;
@@ -117,6 +117,23 @@ pub fn ticks() -> u64 {
 #[inline(always)]
 pub fn has_counter() -> bool {
     CLOCK.load(Ordering::Relaxed) == HostClock::Counter as u8
+}
+
+/// Returns the host ticks at a moment when all threads see what this one has stored before. (A processor may read its
+/// counter before an earlier store is visible: Intel SDM, RDTSC; Arm ARM, CNTVCT_EL0.)
+pub fn ticks_after_stores() -> u64 {
+    fence(Ordering::SeqCst);
+    // SAFETY: waits until the instructions before it are complete; x86-64 has SSE2.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    // SAFETY: waits until the instructions before it are complete; no memory, no state.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("isb", options(nostack));
+    }
+    ticks()
 }
 
 #[cold]

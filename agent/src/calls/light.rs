@@ -131,6 +131,10 @@ fn store<const IS_INSIDE: bool>(
     what: &Launch,
     (stream, why): Place,
 ) -> Option<Stored> {
+    // Asked again, now that the call has begun: what begins in a window is timed, also if it opened just now.
+    if !session.get::<Gate>().is_shut() {
+        return None;
+    }
     let is_python = session.get::<Python>().is_read();
     let stack = if is_python { stack(&call.as_call(entry)) } else { call.launch_stack() };
     let context = stream.context().map_or(0, |context| context.number);

@@ -12,7 +12,7 @@ use crate::gpu::stream::Streams;
 use crate::options::Mode;
 use crate::sink::text::publish;
 use crate::sink::{Ring, Session};
-use crate::sys::{self, ticks};
+use crate::sys::{self, ticks, ticks_after_stores};
 
 /// The first phase ends this long after the first launch, unless its number of launches ends it earlier.
 const FIRST_NS: u64 = 1_000_000_000;
@@ -437,7 +437,9 @@ impl Budget {
         }
         self.opened = now;
         self.phase = Phase::Open(Open { kind, given, paid: 0 });
-        (Some(Edge { change: WindowChange::Opens, at: ticks(), taken: 0, is_first: false }), u64::MAX)
+        // Later calls find the window open.
+        let at = ticks_after_stores();
+        (Some(Edge { change: WindowChange::Opens, at, taken: 0, is_first: false }), u64::MAX)
     }
 
     /// Measures the cost of a launch from the last window: the hooks' time inside it, and the poller's time
