@@ -213,7 +213,7 @@ impl Collector {
                 stop = sys::wait(watched, Duration::from_secs(3600)).is_ok_and(|[_, stop]| stop);
                 // Accept all pending connections, also at the end: a process may have connected and ended by now.
                 loop {
-                    match self.has_room(&listener).and_then(|()| accept(&listener)) {
+                    match self.has_room().and_then(|()| accept(&listener)) {
                         Ok(Some(socket)) => serve(Guest::Connected(socket)),
                         Ok(None) => break,
                         Err(error) => {
@@ -251,13 +251,13 @@ impl Collector {
     ///
     /// # Errors
     /// Fails as accepting it would.
-    fn has_room(&self, listener: &UnixListener) -> io::Result<()> {
+    fn has_room(&self) -> io::Result<()> {
         // Relaxed, with `Stopper::running`.
         let running = self.running.load(Ordering::Relaxed);
         // Relaxed: see `Starting`.
         let starting = self.starting.load(Ordering::Relaxed);
         let count = OF_A_SESSION * (starting + 1) + OF_A_RUNNING_SESSION * running;
-        let has_room = running == 0 || descriptors::are_free(count, listener.as_fd());
+        let has_room = running == 0 || descriptors::are_free(count);
         if has_room { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EMFILE)) }
     }
 
