@@ -89,6 +89,8 @@ fn errors_are_one_sentence_and_the_exit_code_says_whose_fault_it_is() {
         (2, &["collect", "--dir", "/proc/no"]),
         (2, &["man", "nothing"]),
         (2, &["report", rubbish, "--since", "2s", "--until", "1500ms"]),
+        (2, &["report", rubbish, "--last", "0s"]),
+        (2, &["export", rubbish, "--last", "0s"]),
         (127, &["run", "--", "no-such-program"]),
         (126, &["run", "--", empty]),
     ] {
@@ -118,6 +120,8 @@ fn bad_usage_exits_with_2_and_says_what_is_valid() {
         &["report", "x", "--top", "0"],
         &["report", "x", "--width", "79"],
         &["report", "x", "--since", "15"],
+        &["report", "x", "--since", "15s", "--last", "1s"],
+        &["export", "x", "--step", "3", "--last", "1s"],
         &["report", "x", "--kernel", "gemm("],
         &["collect"],
         &["doctor", "--timeout", "0"],

@@ -57,6 +57,7 @@ mod stream_captures;
 mod streams;
 mod teardown;
 mod timing_events;
+mod top;
 mod verify;
 mod waits_and_startup;
 mod windows;

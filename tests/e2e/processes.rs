@@ -1,6 +1,7 @@
 //! Runs of several processes: their ranks, how each ended, and the report of the directory of their traces.
 
 use gpuspy_collector::trace::TraceReader;
+use gpuspy_collector::trace::record::Body;
 use gpuspy_tests::truth::Truth;
 use gpuspy_tests::{Done, Run, gpuspy, program, report};
 use serde_json::{Value, json};
@@ -245,4 +246,59 @@ fn a_trace_begins_before_its_first_call() {
     let all = calls(&[]);
     assert!(all.as_array().unwrap().iter().any(|api| api["name"] == "cuInit"), "{all}");
     assert_eq!(all, calls(&["--since", "0s"]));
+}
+
+/// Returns a trace, or those of a directory.
+fn traces_of(path: &Path) -> Vec<PathBuf> {
+    let inside = fs::read_dir(path).map(|entries| entries.map(|entry| entry.unwrap().path()).collect());
+    inside.unwrap_or_else(|_| vec![path.to_owned()])
+}
+
+/// `--last` is `--since` with a time that is counted from the end of the run, whichever of its processes ends last.
+#[test]
+fn the_last_of_a_run_is_what_is_before_its_end() {
+    for program in [&["plain_work"][..], &["fork_child", "before"]] {
+        let run = program[1..].iter().fold(Run::of(program[0]), |run, word| run.arg(word));
+        let done = run.observed().succeeded();
+        let whole = done.report();
+        let readers = traces_of(&done.trace()).into_iter().map(|trace| TraceReader::open(&trace).unwrap());
+        let readers: Vec<TraceReader> = readers.collect();
+        let origin = readers.iter().map(|reader| reader.status().unwrap().began).min().unwrap();
+        let launches = readers.into_iter().flat_map(|mut reader| {
+            reader
+                .records()
+                .filter(|record| matches!(record.body, Body::Work(_)))
+                .map(|r| r.at)
+                .collect::<Vec<_>>()
+        });
+        let mut launches: Vec<u64> = launches.collect();
+        launches.sort_unstable();
+        // By then some of the launches are over, and not all.
+        let since = launches[launches.len() / 2] - origin;
+        let shown = whole["wall_ns"].as_u64().unwrap() - since;
+        let asked = |command: &[&str], time: &str| {
+            let output = Command::new(gpuspy()).args(command).arg(time).arg(done.trace()).output().unwrap();
+            assert!(output.status.success(), "{command:?} {time}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let (last, since) = (format!("--last={shown}ns"), format!("--since={since}ns"));
+        for command in [&["report", "--operations"][..], &["export", "--to", "chrome", "-o", "-"]] {
+            let (by_end, by_start) = (asked(command, &last), asked(command, &since));
+            assert!(!by_end.is_empty() && by_end == by_start, "{command:?}: {by_end}\n{by_start}");
+        }
+        let [mut by_end, mut by_start] = [&last, &since]
+            .map(|time| serde_json::from_str::<Value>(&asked(&["report", "--json"], time)).unwrap());
+        // Each process says it, in the same words.
+        let said = |report: &mut Value| {
+            let processes = report["processes"].as_array_mut().unwrap().iter_mut();
+            let mut said: Vec<Value> = processes.map(|process| process["filter"].take()).collect();
+            said.dedup();
+            assert_eq!(said.len(), 1, "{said:?}");
+            said[0].as_str().unwrap().to_owned()
+        };
+        let (words, others) = (said(&mut by_end), said(&mut by_start));
+        assert_eq!(words, format!("the last {} s, {others}", shown as f64 / 1e9));
+        assert_eq!(by_end, by_start);
+        assert!(by_end["coverage"]["launches"].as_u64() < whole["coverage"]["launches"].as_u64());
+    }
 }

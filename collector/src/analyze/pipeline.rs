@@ -129,9 +129,7 @@ where
             },
         );
     });
-    let (known, last) = reading.finish();
-    // The last status of a trace that was cut, or is still being written, is older than the records after it.
-    let ended = status.map_or(last, |status| status.ended.max(last));
+    let (known, ended) = (reading.finish(), clocks.ended(status));
     let line = Line::of(began, ended, &start.period);
     let pid = status.map(|status| status.pid);
     let end = End { names, known: &known, pid, status, ended, line };

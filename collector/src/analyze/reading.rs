@@ -8,7 +8,7 @@ use crate::model::period::Period;
 use crate::model::steps::StepCounter;
 use crate::model::{Event, Model, Process};
 use crate::trace::batch;
-use crate::trace::record::{Body, Names, Record, Status, Work};
+use crate::trace::record::{Names, Record, Status};
 use self_cell::self_cell;
 
 /// What records mean, and what of it passes the filter.
@@ -36,8 +36,6 @@ pub struct Reading<'a> {
     model: Model<'a>,
     steps: StepCounter,
     filter: RecordFilter<'a>,
-    /// The latest time in the records: host ns.
-    last: u64,
 }
 
 impl<'a> Reading<'a> {
@@ -52,7 +50,6 @@ impl<'a> Reading<'a> {
             model: Model::new(names, clocks),
             steps: StepCounter::new(&clocks.steps),
             filter: RecordFilter::of(filter, names, status, clocks),
-            last: clocks.began(status),
         }
     }
 
@@ -75,26 +72,17 @@ impl<'a> Reading<'a> {
         Batch::new(records, |records| records.iter().map(|record| self.meaning(record)).collect())
     }
 
-    /// Returns what was learned of the process, and the latest time in its records: host ns.
-    pub fn finish(self) -> (Process, u64) {
-        (self.model.finish(), self.last)
+    /// Returns what was learned of the process.
+    pub fn finish(self) -> Process {
+        self.model.finish()
     }
 
     fn meaning<'r>(&mut self, record: &'r Record) -> (Event<'r>, Selected) {
-        self.last = self.last.max(record.at).max(last_seen(record));
         let mut event = self.model.observe(record);
         event.is_setting_up = self.steps.is_setting_up();
         event.step = self.steps.observe(record);
         event.is_preparing = self.steps.is_preparing();
         let selected = Selected::of(&mut self.filter, &event);
         (event, selected)
-    }
-}
-
-/// Returns the host ns at which the poller found an operation completed; 0 for records without a GPU time.
-fn last_seen(record: &Record) -> u64 {
-    match &record.body {
-        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
-        _ => 0,
     }
 }

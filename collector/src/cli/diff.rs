@@ -67,7 +67,8 @@ pub(super) fn diff(options: &Options) -> Result<ExitCode, Failure> {
     let (before, after) = (read(&options.before)?, read(&options.after)?);
     let (name, other_name) = (options.before.to_string_lossy(), options.after.to_string_lossy());
     // The times of --step are those of the same steps in both.
-    let is_window = filter.steps.is_none() && (filter.since.is_some() || filter.until.is_some());
+    let is_window =
+        filter.steps.is_none() && [filter.since, filter.until, filter.last].iter().any(Option::is_some);
     let is_part = filter.divides_a_gpu();
     let side = |path, run| DiffRun { is_window, is_part, ..side(path, run) };
     let diff = Diff::of(side(&name, &before), side(&other_name, &after));

@@ -33,12 +33,25 @@ It shows its progress if stderr is a terminal.
 
 Exit status: 0; 2 on bad usage or when something cannot be set up.";
 
+pub(super) const TOP: &str = "\
+Examples:
+  gpuspy run -o train.gspy -- python train.py     in one terminal
+  gpuspy top train.gspy                           in another one
+  gpuspy top traces/ --last 1m --every 10s        what a collector writes there (gpuspy collect --dir traces)
+  gpuspy top train.gspy --section kernels,steps
+  gpuspy top train.gspy --looks 1 | less          what it does now, once
+
+It only reads traces, and the programs do not notice it. Where a look takes long, the next one comes later.
+
+Exit status: 0; 2 on bad usage, or if no program writes to the trace; 3 when it cannot be read.";
+
 pub(super) const REPORT: &str = "\
 Examples:
   gpuspy report app.gspy
   gpuspy report app.gspy --section kernels,launches --sort avg
   gpuspy report app.gspy --section kernels --full-names | less -S
   gpuspy report app.gspy --since 1.5s --until 1600ms --device 0
+  watch -c gpuspy report app.gspy --last 10s --color always        of a program that runs
   gpuspy report app.gspy --kernel 'gemm|attention' --json | jq .kernels
   gpuspy report runs/ --json | jq .gaps
   gpuspy report app.gspy --html app.html          then open it in a browser
@@ -59,11 +72,11 @@ Examples:
 
 Where both runs have steps, the median step is compared, or the mean if rare long steps make most of its change, and the noise is what the steps of both vary by; other figures are \
 of a step. Without steps, or where a step may not be the same work in both, whole runs are compared: the noise is not known, and \
---fail-over compares the plain times. The filters apply to both traces; without steps, nothing can be said of what --since and \
---until select.
+--fail-over compares the plain times. The filters apply to both traces; without steps, nothing can be said of what --since, \
+--until and --last select.
 
 Exit status: 0; 2 on bad usage; 3 when a side has no call that can be read, or when --fail-over cannot decide because a trace is \
-damaged, AFTER failed and BEFORE did not, or --since or --until leaves no steps to compare; 4 when AFTER is slower than --fail-over allows.";
+damaged, AFTER failed and BEFORE did not, or --since, --until or --last leaves no steps to compare; 4 when AFTER is slower than --fail-over allows.";
 
 pub(super) const QUERIES: &str = "\
 Examples:

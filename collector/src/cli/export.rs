@@ -5,7 +5,7 @@ use super::filter::{self, Contents};
 use super::flame::{self, Flames};
 use super::output::{cannot_write, is_compressed, write_file, write_to, written_behind};
 use super::traces::{
-    self, PATIENCE, find, joined, resolve_callers, say_damage, say_unread, time_of_steps, traces_of,
+    self, Bounds, PATIENCE, find, joined, resolve_callers, say_damage, say_unread, selected_time, traces_of,
     unreadable,
 };
 use super::{Failure, panic, parquet, say, time};
@@ -17,7 +17,6 @@ use crate::export::timeline::{Export, Source, Summary, lay_out};
 use crate::model::filter::Filter;
 use crate::model::job::Job;
 use crate::model::run::Machine;
-use crate::model::steps::Span;
 use crate::trace::TraceReader;
 use crate::why::said;
 use clap::builder::NonEmptyStringValueParser;
@@ -59,6 +58,9 @@ pub(super) struct Options {
     /// Only the host time of this step of the program, or of the steps N to M, counted from 0
     #[arg(long = "step", value_name = "N|N..M", value_parser = filter::steps, conflicts_with_all = ["since", "until"])]
     steps: Option<(u64, u64)>,
+    /// Only what starts in the last T of the run, or of what there is of a run that goes on
+    #[arg(long, value_name = "T", value_parser = time::duration, conflicts_with_all = ["since", "until", "steps"])]
+    last: Option<u64>,
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
@@ -75,12 +77,9 @@ pub(super) struct Options {
 
 impl Options {
     fn filter(&self) -> Result<Filter, Failure> {
-        let (since, until) = (self.since, self.until);
-        if since.zip(until).is_some_and(|(since, until)| since >= until) {
-            return Err(Failure::usage("--until must be later than --since"));
-        }
         let (devices, streams) = (self.devices.clone(), self.streams.clone());
-        Ok(Filter { devices, streams, since, until, steps: self.steps, ..Filter::default() })
+        let (since, until, steps, last) = (self.since, self.until, self.steps, self.last);
+        filter::of_some_time(Filter { devices, streams, since, until, steps, last, ..Filter::default() })
     }
 
     /// Refuses the options that are for timelines only.
@@ -341,11 +340,9 @@ struct Opened {
 }
 
 impl Opened {
-    /// Returns when steps of the process began, and the host ns from which its filter's times count.
-    fn span(&mut self, steps: (u64, u64)) -> (Span, u64) {
+    fn bounds(&mut self) -> Bounds {
         let (_, status, clocks, filter) = self.source.contents();
-        let origin = filter.origin.unwrap_or(clocks.began(status));
-        (Span::of(&clocks.steps, self.reader.records(), steps), origin)
+        Bounds::of(&mut self.reader, status, clocks, filter)
     }
 }
 
@@ -362,8 +359,10 @@ fn open_all(path: &Path, filter: &Filter, exporting: &Exporting) -> Result<Vec<O
         opened.extend(readers.map(|(path, reader)| open(&path, reader, exporting)));
     }
     lay_out(&mut sources(&mut opened), filter);
-    if let (Some(steps), false) = (filter.steps, opened.is_empty()) {
-        let (since, until) = time_of_steps(path, steps, opened.iter_mut().map(|one| one.span(steps)))?;
+    let bounds: Vec<Bounds> = opened.iter_mut().map(Opened::bounds).collect();
+    if !bounds.is_empty()
+        && let Some((since, until)) = selected_time(path, filter, bounds.into_iter())?
+    {
         lay_out(&mut sources(&mut opened), &Filter { since: Some(since), until, ..filter.clone() });
     }
     filter::check_ranks(path, filter, opened.iter().map(|one| Job::of(one.source.contents().0).rank))?;

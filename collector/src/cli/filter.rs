@@ -42,6 +42,9 @@ pub(super) struct FilterOptions {
     /// Only the host time of this step of the program, or of the steps N to M, counted from 0
     #[arg(long = "step", value_name = "N|N..M", value_parser = steps, conflicts_with_all = ["since", "until"])]
     steps: Option<(u64, u64)>,
+    /// Only what starts in the last T of the run, or of what there is of a run that goes on
+    #[arg(long, value_name = "T", value_parser = time::duration, conflicts_with_all = ["since", "until", "steps"])]
+    last: Option<u64>,
 }
 
 /// The filters alone.
@@ -60,13 +63,8 @@ impl FilterOptions {
 
     /// Returns the filter of these options.
     pub(super) fn filter(&self) -> Result<Filter, Failure> {
-        if let (Some(since), Some(until)) = (self.since, self.until)
-            && since >= until
-        {
-            return Err(Failure::usage("--until must be later than --since"));
-        }
-        let FilterOptions { ranks, devices, streams, threads, kernel, since, until, steps } = self;
-        Ok(Filter {
+        let FilterOptions { ranks, devices, streams, threads, kernel, since, until, steps, last } = self;
+        of_some_time(Filter {
             ranks: ranks.clone(),
             devices: devices.clone(),
             streams: streams.clone(),
@@ -75,15 +73,27 @@ impl FilterOptions {
             since: *since,
             until: *until,
             steps: *steps,
+            last: *last,
             ..Filter::default()
         })
+    }
+}
+
+/// Returns a filter whose time is not empty.
+pub(super) fn of_some_time(filter: Filter) -> Result<Filter, Failure> {
+    match filter {
+        Filter { since: Some(since), until: Some(until), .. } if since >= until => {
+            Err(Failure::usage("--until must be later than --since"))
+        }
+        Filter { last: Some(0), .. } => Err(Failure::usage("--last must be more than 0")),
+        filter => Ok(filter),
     }
 }
 
 /// Returns the options of a filter for a command line that a shell reads, each after a space. Without `with_time`, those that limit the
 /// time are left out.
 pub(super) fn words(filter: &Filter, with_time: bool) -> String {
-    let Filter { ranks, devices, streams, threads, kernel, since, until, steps, .. } = filter;
+    let Filter { ranks, devices, streams, threads, kernel, since, until, steps, last, .. } = filter;
     let mut words = String::new();
     let mut add =
         |option: &str, value: &dyn Display| words += &format!(" --{option}={}", quoted(&value.to_string()));
@@ -94,6 +104,7 @@ pub(super) fn words(filter: &Filter, with_time: bool) -> String {
     kernel.iter().for_each(|kernel| add("kernel", kernel));
     if with_time {
         steps.iter().for_each(|(first, last)| add("step", &format_args!("{first}..{last}")));
+        last.iter().for_each(|last| add("last", &format_args!("{last}ns")));
         since.iter().for_each(|since| add("since", &format_args!("{since}ns")));
         until.iter().for_each(|until| add("until", &format_args!("{until}ns")));
     }
@@ -257,7 +268,7 @@ mod tests {
         let time = ["--since=1500ns", "--until=2000000000ns"];
         let rest = ["--rank=3", "--device=0", "--device=1", "--stream=7", "--thread=42", "--kernel=^a b|c'd"];
         let filter = |words: &[&str]| FilterOptions::of_words(words).unwrap().filter().unwrap();
-        for given in [&[&rest[..], &time].concat()[..], &["--step=3..8"], &[]] {
+        for given in [&[&rest[..], &time].concat()[..], &["--step=3..8"], &["--last=30000000000ns"], &[]] {
             let printed = words(&filter(given), true);
             let script = format!("printf '%s\\n'{printed}");
             let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -270,9 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn until_must_be_later_than_since() {
+    fn a_filter_selects_some_time() {
         let between = |since, until| FilterOptions { since, until, ..FilterOptions::default() }.filter();
         assert!(between(Some(5), Some(5)).is_err_and(|failure| failure.sentence.contains("--until")));
         assert!(between(Some(5), Some(6)).is_ok() && between(None, Some(0)).is_ok());
+        let last = |last| FilterOptions { last: Some(last), ..FilterOptions::default() }.filter();
+        assert!(last(0).is_err_and(|failure| failure.sentence.contains("--last")) && last(1).is_ok());
     }
 }

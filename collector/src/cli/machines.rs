@@ -6,34 +6,45 @@
 
 use super::Failure;
 use super::filter::{self, Known};
+use super::following::Following;
 use super::progress::Reading;
-use super::traces::{Found, Opened, Unread, find, joined, open, read, time_of_steps};
+use super::traces::{Found, Opened, Unread, find, joined, open, read, selected_time};
 use crate::model::filter::Filter;
 use crate::model::run::{self, Numbering, Place};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The selected time, ns since the start of the run: its start, and its end if it ends before the run.
+type Time = Option<(u64, Option<u64>)>;
+
 /// The traces of a run by machine, none of which is open.
-pub(super) struct Machines {
+pub(super) struct Machines<'f> {
     /// What the user named.
     path: PathBuf,
     traces: Vec<Found>,
+    /// What is known of the time of the traces that is not shown.
+    following: Option<&'f mut Following>,
     /// The traces that could not be read, and why.
     pub unread: Unread,
 }
 
-impl Machines {
+impl<'f> Machines<'f> {
     /// Looks into a trace, or into all traces of a directory, for where they are from. Successive windows of a process are one.
-    pub(super) fn of(path: &Path, patience: Duration) -> Result<Machines, Failure> {
+    pub(super) fn of(path: &Path, patience: Duration) -> Result<Machines<'f>, Failure> {
         let machines = Machines::of_windows(path, patience)?;
         Ok(Machines { traces: joined(machines.traces), ..machines })
     }
 
     /// Does the same with each window for itself.
-    pub(super) fn of_windows(path: &Path, patience: Duration) -> Result<Machines, Failure> {
+    pub(super) fn of_windows(path: &Path, patience: Duration) -> Result<Machines<'f>, Failure> {
         let (traces, unread) = find(path, patience)?;
-        Ok(Machines { path: path.to_owned(), traces, unread })
+        Ok(Machines { path: path.to_owned(), traces, following: None, unread })
+    }
+
+    /// These traces of a path, which are read again and again.
+    pub(super) fn following(path: &Path, traces: Vec<Found>, following: &'f mut Following) -> Machines<'f> {
+        Machines { path: path.to_owned(), traces, following: Some(following), unread: Vec::new() }
     }
 
     /// The trace whose collection began first.
@@ -73,10 +84,10 @@ impl Machines {
         // Ranks of other machines change nothing for those that are selected.
         machines.retain(|machine| machine.iter().any(|at| filter.is_of_rank(places[*at].rank)));
         let (mut numbering, mut known, last) = (Numbering::default(), Known::default(), machines.len());
-        let time = self.time(filter, &machines)?;
+        let (time, mut read) = self.time(filter, &machines)?;
         let mut progress = Reading::of(&machines);
         for (number, machine) in (1..).zip(machines) {
-            let mut opened = self.open(&machine, &mut progress);
+            let mut opened = read.take().unwrap_or_else(|| self.open(&machine, &mut progress));
             let filters = selected(&mut opened, &mut numbering, filter, time);
             opened.iter().zip(&filters).for_each(|(trace, filter)| known.add(&trace.contents(filter)));
             if number == last {
@@ -87,21 +98,28 @@ impl Machines {
         Ok(())
     }
 
-    /// Returns the time of the steps that the filter selects: of the process with most steps, whichever machine it is on.
+    /// Returns the time that the filter selects by the steps of the run, or by its end, on whichever machine that is; and the traces that
+    /// were read for that, if all are of one machine.
     fn time(
         &mut self,
         filter: &Filter,
         machines: &[Vec<usize>],
-    ) -> Result<Option<(u64, Option<u64>)>, Failure> {
-        let Some(steps) = filter.steps else { return Ok(None) };
+    ) -> Result<(Time, Option<Vec<Opened>>), Failure> {
+        if !filter.depends_on_the_run() {
+            return Ok((None, None));
+        }
         let mut progress = Reading::of(machines);
-        let (mut numbering, mut spans) = (Numbering::default(), Vec::new());
+        let (mut numbering, mut bounds, mut read) = (Numbering::default(), Vec::new(), None);
         for machine in machines {
             let mut opened = self.open(machine, &mut progress);
-            let filters = selected(&mut opened, &mut numbering, filter, None);
-            spans.extend(opened.iter_mut().zip(&filters).map(|(trace, filter)| trace.span(steps, filter)));
+            let surveyed: Vec<_> = opened.iter().map(Opened::surveyed).collect();
+            let filters = numbering.filters(&surveyed, filter);
+            let traces = opened.iter_mut().zip(&filters);
+            let chosen = traces.filter(|(trace, _)| filter.is_of_rank(trace.rank()));
+            bounds.extend(chosen.map(|(trace, filter)| trace.bounds(filter)));
+            read = Some(opened).filter(|_| machines.len() == 1);
         }
-        time_of_steps(&self.path, steps, spans.into_iter()).map(Some)
+        Ok((selected_time(&self.path, filter, bounds.into_iter())?, read))
     }
 
     /// Opens the traces of a machine, and reads each once.
@@ -110,19 +128,19 @@ impl Machines {
         for at in machine {
             progress.next();
             let readers = open(&self.traces[*at].paths, &mut self.unread);
-            opened.extend(readers.into_iter().map(|(path, reader)| read(path, reader)));
+            for (path, mut reader) in readers {
+                if let Some(following) = &mut self.following {
+                    following.skip(&path, &mut reader);
+                }
+                opened.push(read(path, reader));
+            }
         }
         opened
     }
 }
 
 /// Returns the filters of the traces of a machine, and drops the traces of ranks that are not selected.
-fn selected(
-    opened: &mut Vec<Opened>,
-    numbering: &mut Numbering,
-    filter: &Filter,
-    time: Option<(u64, Option<u64>)>,
-) -> Vec<Filter> {
+fn selected(opened: &mut Vec<Opened>, numbering: &mut Numbering, filter: &Filter, time: Time) -> Vec<Filter> {
     // Times count from the start of the run, and streams have their numbers in the run, whichever ranks are selected.
     let surveyed: Vec<_> = opened.iter().map(Opened::surveyed).collect();
     let mut filters = numbering.filters(&surveyed, filter);

@@ -11,6 +11,7 @@ mod export;
 mod exporting;
 mod filter;
 mod flame;
+mod following;
 mod hangs;
 mod html;
 mod installation;
@@ -28,6 +29,7 @@ mod queries;
 mod report;
 mod run;
 mod time;
+mod top;
 mod traces;
 mod versions;
 mod view;
@@ -69,6 +71,9 @@ enum Command {
     /// Print the report of a trace
     #[command(after_help = examples::REPORT)]
     Report(report::Options),
+    /// Show what running programs do now, again and again
+    #[command(after_help = examples::TOP)]
+    Top(top::Options),
     /// Compare two traces: what became faster or slower, and is that more than noise
     #[command(after_help = examples::DIFF)]
     Diff(diff::Options),
@@ -266,13 +271,14 @@ fn in_words(error: clap::Error) -> clap::Error {
 
 fn run_command(command: Command) -> Result<ExitCode, Failure> {
     // The traces of all processes of a machine are open at the same time.
-    if matches!(command, Command::Report(_) | Command::Diff(_) | Command::Export(_)) {
+    if matches!(command, Command::Report(_) | Command::Top(_) | Command::Diff(_) | Command::Export(_)) {
         descriptors::raise_limit();
     }
     match command {
         Command::Run(options) => run::run(&options),
         Command::Collect(options) => collect::collect(&options),
         Command::Report(options) => report::report(&options),
+        Command::Top(options) => top::top(&options),
         Command::Diff(options) => diff::diff(&options),
         Command::Queries(options) => queries::queries(&options),
         Command::Doctor(options) => doctor::doctor(&options),

@@ -113,7 +113,7 @@ fn is_written(folder: &Path, names: &Names, status: Option<&Status>) -> bool {
 }
 
 /// Writes the tables of all processes and everything that is in their traces.
-fn whole(machines: &mut Machines, job: &Path) -> Result<(), Failure> {
+fn whole(machines: &mut Machines<'_>, job: &Path) -> Result<(), Failure> {
     let Tables { is_partial, .. } = all(machines, &Filter::default(), |_| job.to_owned(), PRIVATE)?;
     // A trace that could be opened a moment ago may not be opened again.
     if let Some((path, error)) = machines.unread.first() {
@@ -127,7 +127,7 @@ fn whole(machines: &mut Machines, job: &Path) -> Result<(), Failure> {
 }
 
 /// Returns the name of a job that the user has not named: windows have their time in the names of their folders.
-fn named(machines: &Machines, windows: &BTreeSet<Option<u64>>) -> Result<String, Failure> {
+fn named(machines: &Machines<'_>, windows: &BTreeSet<Option<u64>>) -> Result<String, Failure> {
     let reader = first(machines)?;
     if windows.contains(&None) {
         return Ok(place::job_of(reader.iter().map(|reader| (reader.names(), reader.status()))));
@@ -136,7 +136,7 @@ fn named(machines: &Machines, windows: &BTreeSet<Option<u64>>) -> Result<String,
 }
 
 /// Opens the trace that began first, if there is any.
-fn first(machines: &Machines) -> Result<Option<TraceReader>, Failure> {
+fn first(machines: &Machines<'_>) -> Result<Option<TraceReader>, Failure> {
     let open = |path: &Path| TraceReader::open(path).map_err(|error| unreadable(path, &error));
     machines.first().map(open).transpose()
 }
@@ -192,7 +192,7 @@ impl Tables {
 /// Writes the tables of all processes, one machine after another, into files of this mode. `job` is the folder of the job that is a
 /// window of time, by when that began; `None` for the whole run.
 fn all(
-    machines: &mut Machines,
+    machines: &mut Machines<'_>,
     filter: &Filter,
     job: impl Fn(Option<u64>) -> PathBuf,
     mode: u32,

@@ -34,7 +34,7 @@ pub(super) fn draw_line(line: impl Fn(Duration) -> String, stopped: &Stopped) {
         }
         let mut line = line(began.elapsed());
         // A line that wraps cannot be erased.
-        line.truncate(sys::terminal_width(stderr.as_fd()).unwrap_or(80).saturating_sub(1));
+        line.truncate(sys::terminal_size(stderr.as_fd()).map_or(80, |(width, _)| width).saturating_sub(1));
         printing::line(line);
     }
     printing::no_line();

@@ -1,9 +1,10 @@
 //! `gpuspy report`, and the report at the end of `gpuspy run`.
 
 use super::filter::FilterOptions;
+use super::following::Following;
 use super::machines::Machines;
 use super::output::write_file_as;
-use super::traces::{Opened, PATIENCE, damaged};
+use super::traces::{Found, Opened, PATIENCE, damaged};
 use super::view::ViewOptions;
 use super::{Failure, html, operations, panic, print, say};
 use crate::analyze::{self, Input, Member, ProcessReport, RunSum, Tables};
@@ -161,8 +162,13 @@ impl Run {
     }
 
     fn screen(&self, options: &ViewOptions, stream: &impl AsFd, repeats_verdict: bool) -> String {
-        let view = View { unread: self.unread.clone(), repeats_verdict, ..options.view(Some(self.bytes)) };
-        report::terminal_of(&self.reports, self.all(), &view, &options.style(stream))
+        let view = View { repeats_verdict, ..options.view(Some(self.bytes)) };
+        self.drawn(view, &options.style(stream))
+    }
+
+    pub(super) fn drawn(&self, view: View, style: &Style) -> String {
+        let view = View { unread: self.unread.clone(), ..view };
+        report::terminal_of(&self.reports, self.all(), &view, style)
     }
 
     fn json(&self) -> String {
@@ -184,16 +190,24 @@ pub(super) fn read(path: &Path, patience: Duration, filter: &Filter) -> Result<R
 const ARRIVALS: usize = 1 << 20;
 
 /// A run of which one machine after another is read.
-pub(super) struct Reading {
-    machines: Machines,
+pub(super) struct Reading<'f> {
+    machines: Machines<'f>,
     sum: RunSum,
     reports: Vec<ProcessReport>,
 }
 
-impl Reading {
-    pub(super) fn of(path: &Path, patience: Duration) -> Result<Reading, Failure> {
-        let machines = Machines::of(path, patience)?;
-        Ok(Reading { machines, sum: RunSum::default(), reports: Vec::new() })
+impl<'f> Reading<'f> {
+    pub(super) fn of(path: &Path, patience: Duration) -> Result<Reading<'f>, Failure> {
+        Machines::of(path, patience).map(Reading::new)
+    }
+
+    /// Reads these traces of a path, which are read again and again.
+    pub(super) fn following(path: &Path, traces: Vec<Found>, following: &'f mut Following) -> Reading<'f> {
+        Reading::new(Machines::following(path, traces, following))
+    }
+
+    fn new(machines: Machines<'f>) -> Reading<'f> {
+        Reading { machines, sum: RunSum::default(), reports: Vec::new() }
     }
 
     /// Returns the reports.

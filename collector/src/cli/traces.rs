@@ -48,10 +48,32 @@ impl Opened {
         Job::of(&self.names).rank
     }
 
-    /// Returns when steps of the process began, and the host ns from which its filter's times count.
-    pub(super) fn span(&mut self, steps: (u64, u64), filter: &Filter) -> (Span, u64) {
-        let span = Span::of(&self.clocks.steps, self.reader.records(), steps);
-        (span, filter.origin.unwrap_or(self.clocks.began(self.status.as_ref())))
+    pub(super) fn bounds(&mut self, filter: &Filter) -> Bounds {
+        Bounds::of(&mut self.reader, self.status.as_ref(), &self.clocks, filter)
+    }
+}
+
+/// When what a filter may ask for was in a process.
+pub(super) struct Bounds {
+    /// Host ns from which the filter's times count.
+    origin: u64,
+    /// Host ns at which the collection ended.
+    ended: u64,
+    /// When the steps began that the filter selects, if it selects steps.
+    steps: Option<Span>,
+}
+
+impl Bounds {
+    /// Finds out so of a trace that was read once.
+    pub(super) fn of(
+        reader: &mut TraceReader,
+        status: Option<&Status>,
+        clocks: &Clocks,
+        filter: &Filter,
+    ) -> Bounds {
+        let steps = filter.steps.map(|steps| Span::of(&clocks.steps, reader.records(), steps));
+        let origin = filter.origin.unwrap_or(clocks.began(status));
+        Bounds { origin, ended: clocks.ended(status), steps }
     }
 }
 
@@ -62,6 +84,7 @@ pub(super) struct AllOpened {
 }
 
 /// A trace, or those of successive windows of a process, which are read as one.
+#[derive(Clone)]
 pub(super) struct Found {
     pub paths: Vec<PathBuf>,
     /// Where it belongs; of several, the first.
@@ -75,6 +98,35 @@ pub(super) type Unread = Vec<(PathBuf, TraceError)>;
 /// is read.
 pub(super) fn find(path: &Path, patience: Duration) -> Result<(Vec<Found>, Unread), Failure> {
     look_into(traces_of(path)?, path, patience)
+}
+
+/// The traces that are being written.
+#[derive(Default)]
+pub(super) struct Live {
+    /// Those that can be read.
+    pub readable: Vec<Found>,
+    /// Whether there are others, which are only begun.
+    pub is_begun: bool,
+}
+
+/// Returns those of a path's traces that are being written.
+pub(super) fn live(path: &Path) -> Result<Live, Failure> {
+    let mut live = Live::default();
+    // A directory without a trace is one in which nothing is written.
+    for trace in traces_of(path).unwrap_or_default() {
+        let is_written = wait_until_complete(&trace, Duration::ZERO).map(|is_complete| !is_complete);
+        match (is_written, TraceReader::open(&trace)) {
+            (Ok(true), Ok(reader)) => {
+                let place = Place::of(reader.names(), reader.status());
+                live.readable.push(Found { paths: vec![trace], place });
+            }
+            (Ok(true), Err(_)) => live.is_begun = true,
+            (Err(error), _) if trace == path => return Err(unreadable(path, &error)),
+            // It is complete, or has gone meanwhile.
+            _ => {}
+        }
+    }
+    Ok(live)
 }
 
 /// Does the same with the traces that were there a moment ago.
@@ -237,36 +289,39 @@ pub(super) fn filters(
     let mut selected = traces.iter().map(is_selected).collect::<Vec<_>>().into_iter();
     filters.retain(|_| selected.next().unwrap_or(true));
     traces.retain(is_selected);
-    if let Some(steps) = filter.steps {
-        select(path, traces, &mut filters, steps)?;
+    let bounds =
+        traces.iter_mut().zip(&filters).map(|(trace, filter)| trace.bounds(filter)).collect::<Vec<_>>();
+    if let Some((since, until)) = selected_time(path, filter, bounds.into_iter())? {
+        for filter in &mut filters {
+            (filter.since, filter.until) = (Some(since), until);
+        }
     }
     let contents = traces.iter().zip(&filters).map(|(trace, filter)| trace.contents(filter));
     filter::check(path, filter, contents)?;
     Ok(filters)
 }
 
-/// Selects the host time of steps.
-fn select(
-    path: &Path,
-    traces: &mut [Opened],
-    filters: &mut [Filter],
-    steps: (u64, u64),
-) -> Result<(), Failure> {
-    let processes = traces.iter_mut().zip(filters.iter()).map(|(trace, filter)| trace.span(steps, filter));
-    let (since, until) = time_of_steps(path, steps, processes)?;
-    for filter in filters {
-        (filter.since, filter.until) = (Some(since), until);
-    }
-    Ok(())
-}
-
-/// Returns the host time of steps, from the start of the first to that of the one after the last, ns since the start of the
-/// run. Of several processes, it is the time of those of the one with most steps. Of each process, it is given when its
-/// steps began, and the host ns from which its filter's times count.
+/// Returns the host time that a filter selects by what the run contains, ns since the start of the run; `None` if it selects none so.
+/// The time of steps is from the start of the first to that of the one after the last, and of several processes, that of the steps
+/// of the one with most steps. The last time of a run is that before the latest end.
 ///
 /// # Errors
 /// No process has these steps.
-pub(super) fn time_of_steps(
+pub(super) fn selected_time(
+    path: &Path,
+    filter: &Filter,
+    processes: impl Iterator<Item = Bounds>,
+) -> Result<Option<(u64, Option<u64>)>, Failure> {
+    if let Some(last) = filter.last {
+        let ended = processes.map(|of| of.ended.saturating_sub(of.origin)).max().unwrap_or(0);
+        return Ok(Some((ended.saturating_sub(last), None)));
+    }
+    let Some(steps) = filter.steps else { return Ok(None) };
+    let spans = processes.filter_map(|of| Some((of.steps?, of.origin)));
+    time_of_steps(path, steps, spans).map(Some)
+}
+
+fn time_of_steps(
     path: &Path,
     steps: (u64, u64),
     processes: impl Iterator<Item = (Span, u64)>,

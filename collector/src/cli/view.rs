@@ -85,7 +85,7 @@ impl StyleOptions {
         let environment =
             |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Style {
-            width: self.width.or_else(|| sys::terminal_width(stream)).unwrap_or(USUAL),
+            width: self.width.or_else(|| Some(sys::terminal_size(stream)?.0)).unwrap_or(USUAL),
             color: self.color.is_wanted(stream.is_terminal(), environment),
             ascii: self.ascii || !is_utf8(environment),
             full_names: self.full_names,

@@ -5,7 +5,8 @@
 //! says of kernels, blocks of memory that are allocated, open NVTX ranges, the latest samples of clocks and of threads. All of
 //! it is bounded; of more, the oldest is forgotten.
 //!
-//! Memory that a graph allocated and that is still held is not carried: only the model knows which launch holds it.
+//! Memory that a graph allocated and that is still held is not carried: only the model knows which launch holds it. And of memory that
+//! outlives its context (of pools, and mapped), it is not carried which GPU it is on: it does not count as device memory any more.
 
 use super::held::HeldMemory;
 use super::open_ranges::OpenRanges;

@@ -33,6 +33,7 @@ mod texts;
 mod thread_times;
 mod windows;
 
+pub use carry::Carry;
 pub use collector::{Collector, Inherited, Stopper, bind, leave_all_but};
 pub use convert::{Item, convert};
 pub use drain::{Batch, Drain, Gone, Round};

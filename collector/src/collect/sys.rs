@@ -22,7 +22,7 @@ pub(crate) use signals::{
 };
 pub(crate) use sockets::{is_hung_up, is_listened_on, listen, peer_pid, peer_pidfd, receive};
 pub(crate) use surroundings::{
-    inherited, is_in_background, is_writable, leave_everything_but, terminal_width, user,
+    inherited, is_in_background, is_writable, leave_everything_but, terminal_size, user,
 };
 
 use std::ffi::c_int;

@@ -14,11 +14,11 @@ use super::finished::Finished;
 use super::output::Traces;
 use super::{Error, Result};
 use crate::hash::{HashMap, HashSet};
-use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, What, Work, window_text};
+use crate::trace::record::{Body, CARRIED_BEFORE, Ending, GpuTime, Record, Status, window_text};
 use crate::trace::{Missing, TraceWriter};
 use crate::why::said;
 use crossbeam_channel::Sender;
-use gpuspy_wire::record::{Fact, LossCause, Namespace, Untimed, flag};
+use gpuspy_wire::record::{Fact, LossCause, Namespace};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -470,11 +470,8 @@ struct Launched {
 
 impl Launched {
     fn observe(&mut self, record: &Record, is_earlier: bool) {
-        let Body::Work(Work { what: What::Kernel { name, .. }, untimed, call, .. }) = &record.body else {
-            return;
-        };
-        if *untimed != Untimed::Captured && call.flags & flag::CAPTURED == 0 {
-            add(if is_earlier { &mut self.in_earlier } else { &mut self.in_present }, *name, 1);
+        if let Some(name) = record.launched() {
+            add(if is_earlier { &mut self.in_earlier } else { &mut self.in_present }, name, 1);
         }
     }
 

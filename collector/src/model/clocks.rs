@@ -28,6 +28,8 @@ pub struct Clocks {
     pub devices: HashMap<u32, u32>,
     /// Host ns at which the first call or range began; in a trace that has neither, the time of its first record.
     pub earliest: Option<u64>,
+    /// The latest time in the records: host ns.
+    pub latest: u64,
     /// The capture ranges.
     pub capture_ranges: CaptureRanges,
     /// Streams in the order in which they first appeared.
@@ -54,6 +56,12 @@ impl Clocks {
     /// records.
     pub fn began(&self, status: Option<&Status>) -> u64 {
         status.map_or(self.earliest.unwrap_or(0), |status| status.began)
+    }
+
+    /// Host ns at which the collection ended, or up to which it has come. The last status of a trace that was cut, or is still being
+    /// written, is older than the records after it.
+    pub fn ended(&self, status: Option<&Status>) -> u64 {
+        status.map_or(0, |status| status.ended).max(self.latest).max(self.began(status))
     }
 
     /// Fits the bounds of all time bases, which are keyed by (context, time base).

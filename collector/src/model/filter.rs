@@ -54,6 +54,8 @@ pub struct Filter {
     pub until: Option<u64>,
     /// The first and the last step: then the two times above are theirs.
     pub steps: Option<(u64, u64)>,
+    /// The time before the end of the run, ns: then `since` is where that begins.
+    pub last: Option<u64>,
     /// Host ns from which both count, if not from the start of the process's own collection: with several processes,
     /// the run's start.
     pub origin: Option<u64>,
@@ -64,7 +66,12 @@ pub struct Filter {
 impl Filter {
     /// Whether the filter has no condition.
     pub fn is_everything(&self) -> bool {
-        self.is_of_all() && self.since.is_none() && self.until.is_none()
+        self.is_of_all() && self.since.is_none() && self.until.is_none() && !self.depends_on_the_run()
+    }
+
+    /// Whether what the run contains says which times are selected.
+    pub fn depends_on_the_run(&self) -> bool {
+        self.steps.is_some() || self.last.is_some()
     }
 
     /// Whether kernels are selected by their names, and there is no other condition.
@@ -131,6 +138,7 @@ impl fmt::Display for Filter {
                 self.steps.map(|(from, to)| {
                     if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
                 }),
+                self.last.map(|last| format!("the last {}", seconds(last))),
                 self.since.map(|since| format!("from {}", seconds(since))),
                 self.until.map(|until| format!("until {}", seconds(until))),
             ];

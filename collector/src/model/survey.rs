@@ -32,6 +32,8 @@ pub struct Survey {
     /// Host ns of the earliest call or range, and of the first record.
     earliest: Option<u64>,
     first: Option<u64>,
+    /// Host ns of the latest record, or GPU time.
+    latest: u64,
     capture_ranges: CaptureRanges,
     streams: Streams,
     bursts: HashMap<(u32, u64), u64>,
@@ -135,6 +137,7 @@ impl Survey {
     /// Takes the next record.
     pub fn observe(&mut self, record: &Record) {
         self.first.get_or_insert(record.at);
+        self.latest = self.latest.max(record.at).max(last_seen(record));
         if let Some(begin) = record.began() {
             self.earliest = Some(self.earliest.map_or(begin, |earliest| earliest.min(begin)));
         }
@@ -171,7 +174,7 @@ impl Survey {
     pub fn finish(self) -> Clocks {
         let earliest = self.earliest.or(self.first);
         let mut clocks = Clocks::fit(self.time_bases, self.devices);
-        clocks.earliest = earliest;
+        (clocks.earliest, clocks.latest) = (earliest, self.latest);
         clocks.capture_ranges = self.capture_ranges;
         clocks.streams = self.streams;
         clocks.bursts = self.bursts;
@@ -248,6 +251,14 @@ pub(super) fn covers(sync: &Synchronize, (context, stream): (u32, u64), returned
         SyncScope::GreenContext | SyncScope::Event => false,
     };
     is_in_scope && context == sync.call.context && returned <= sync.call.begin
+}
+
+/// Returns the host ns at which the poller found an operation completed; 0 for records without a GPU time.
+fn last_seen(record: &Record) -> u64 {
+    match &record.body {
+        Body::Work(Work { gpu: Some(gpu), .. }) => gpu.seen,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]

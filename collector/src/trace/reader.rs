@@ -9,7 +9,7 @@ use super::record::{Body, GpuTime, Names, Record, Status};
 use super::windows::{Files, Part};
 use crate::ahead::ahead;
 use crate::hash::HashMap;
-use gpuspy_wire::record::Untimed;
+use gpuspy_wire::record::{Namespace, Untimed};
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -69,8 +69,19 @@ pub fn read_bytes(bytes: &[u8]) {
 pub struct TraceReader<R = Files> {
     source: R,
     index: Index,
+    /// What is read instead of earlier records.
+    start: Start,
     /// Damage that the latest pass over the records found, in addition to the index's.
     found: Found,
+}
+
+/// Where the records begin that are read.
+#[derive(Debug, Default)]
+struct Start {
+    /// Host ns before which none is read.
+    since: u64,
+    /// What is read in their place.
+    before: Vec<Record>,
 }
 
 /// Damage that a pass over the records finds.
@@ -114,7 +125,7 @@ impl TraceReader {
         let could_not_write = index.status.as_ref().is_some_and(|status| status.write_error.is_some());
         index.damaged.extend((could_not_write || !index.damage.is_none()).then_some(0));
         let source = Files::one(path.to_owned(), file, index.bytes);
-        Ok(TraceReader { source, index, found: Found::default() })
+        Ok(TraceReader { source, index, start: Start::default(), found: Found::default() })
     }
 
     /// Reads on with the trace of the next window of the same process.
@@ -159,7 +170,7 @@ impl<R: Read + Seek> TraceReader<R> {
     /// Says why no part of it can be read.
     pub fn new(mut source: R) -> Result<TraceReader<R>, TraceError> {
         let index = Index::of(&mut source)?;
-        Ok(TraceReader { source, index, found: Found::default() })
+        Ok(TraceReader { source, index, start: Start::default(), found: Found::default() })
     }
 
     /// All names.
@@ -205,7 +216,25 @@ impl<R: Read + Seek> TraceReader<R> {
 
     /// No record is earlier than this: host ns.
     pub fn not_before(&self) -> u64 {
-        self.index.records.first().map_or(0, |chunk| chunk.header.first)
+        let first = self.index.records.first().map_or(0, |chunk| chunk.header.first);
+        self.start.before.first().map_or(first.max(self.start.since), |before| before.at)
+    }
+
+    /// The trace has come as far as this: host ns.
+    pub fn ended(&self) -> u64 {
+        let last = self.index.records.iter().map(|chunk| chunk.header.last).max().unwrap_or(0);
+        self.status().map_or(last, |status| status.ended.max(last))
+    }
+
+    /// Reads no records before host ns `since` from now on, and these in their place, which are in order and not later. Chunks that end
+    /// before are not unpacked.
+    pub fn begin_at(&mut self, since: u64, before: Vec<Record>) {
+        self.start = Start { since, before };
+    }
+
+    /// Adds a name, or replaces it.
+    pub fn name(&mut self, namespace: Namespace, id: u32, text: String) {
+        self.index.names.0.insert((namespace, id), text);
     }
 
     /// The records from the start, in the order of `at`, with late GPU times filled in.
@@ -214,6 +243,8 @@ impl<R: Read + Seek> TraceReader<R> {
         Records {
             source: &mut self.source,
             found: &mut self.found,
+            before: self.start.before.iter(),
+            since: self.start.since,
             last: 0,
             chunks: self.index.records.iter(),
             parts: &self.index.parts,
@@ -231,6 +262,8 @@ impl<R: Read + Seek> TraceReader<R> {
 pub struct Records<'a, R> {
     source: &'a mut R,
     found: &'a mut Found,
+    before: std::slice::Iter<'a, Record>,
+    since: u64,
     /// The last time of the chunk that was opened last.
     last: u64,
     /// Chunks that are not open yet, ordered by `first`.
@@ -256,6 +289,8 @@ struct OpenChunk<'a> {
     chunk: &'a Chunk,
     /// What counts of its file.
     part: &'a Part,
+    /// Earlier records are left out.
+    since: u64,
     decoder: Decoder,
     /// The number of entries after `next`.
     left: u32,
@@ -274,7 +309,7 @@ impl OpenChunk<'_> {
                 // A record out of order, or outside the header's range, would break the order of the whole trace.
                 Ok(true) if (not_before..=self.chunk.header.last).contains(&self.next.at) => {
                     self.left -= 1;
-                    if self.part.has(&self.next) {
+                    if self.next.at >= self.since && self.part.has(&self.next) {
                         return true;
                     }
                 }
@@ -301,6 +336,9 @@ impl<R: Read + Seek> Records<'_, R> {
             }
             self.chunks.next();
             let last_before = std::mem::replace(&mut self.last, chunk.header.last);
+            if chunk.header.last < self.since {
+                continue;
+            }
             if self.open_bytes + open_cost(chunk) > self.most_bytes {
                 self.found.refuse(chunk);
                 self.found.lost.add_chunk(&chunk.header, last_before);
@@ -316,7 +354,7 @@ impl<R: Read + Seek> Records<'_, R> {
             // Any record will do: the first one is decoded in its place.
             let next = Record { thread: 0, at: 0, body: Body::CaptureEdge { begins: false } };
             let part = self.parts.get(chunk.part as usize).unwrap_or(&Part::WHOLE);
-            let mut open = OpenChunk { next, chunk, part, decoder, left };
+            let mut open = OpenChunk { next, chunk, part, since: self.since, decoder, left };
             if open.advance(chunk.header.first, self.found) {
                 self.open_bytes += open_cost(chunk);
                 let place = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
@@ -332,6 +370,9 @@ impl<R: Read + Seek> Iterator for Records<'_, R> {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
+        if let Some(before) = self.before.next() {
+            return Some(before.clone());
+        }
         self.open_due();
         let mut first = self.order.peek_mut()?;
         let Reverse((at, _, place)) = *first;

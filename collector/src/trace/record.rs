@@ -7,6 +7,7 @@ pub use super::hang::{Blocked, Completed, Hang, MAX_HANGS, Operation};
 use gpuspy_wire::build_id::BuildId;
 use gpuspy_wire::record::{
     Direction, LossCause, Memory, Namespace, NodeKind, NvtxChange, SyncScope, Untimed, Via, WindowChange,
+    flag,
 };
 use std::collections::BTreeMap;
 
@@ -45,6 +46,18 @@ impl Record {
         match &self.body {
             Body::Work(work) if work.untimed == Untimed::Timed && work.gpu.is_none() => {
                 Some(work.call.correlation)
+            }
+            _ => None,
+        }
+    }
+
+    /// The name of the kernel that it launches on a stream, outside of a stream capture.
+    pub fn launched(&self) -> Option<u32> {
+        match &self.body {
+            Body::Work(Work { what: What::Kernel { name, .. }, untimed, call, .. })
+                if *untimed != Untimed::Captured && call.flags & flag::CAPTURED == 0 =>
+            {
+                Some(*name)
             }
             _ => None,
         }
@@ -251,7 +264,7 @@ pub enum What {
         dst: u64,
         /// Source address.
         src: u64,
-        /// Rows of a 2D or 3D copy, or copies of a batch ([`flag::BATCH`](gpuspy_wire::record::flag::BATCH)); 1 for a
+        /// Rows of a 2D or 3D copy, or copies of a batch ([`flag::BATCH`]); 1 for a
         /// linear copy.
         rows: u32,
         /// The other context of a peer copy; 0 = none.

@@ -24,13 +24,13 @@ pub(crate) fn is_writable(directory: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// The width in columns of the terminal that a stream is, if it is one.
-pub(crate) fn terminal_width(stream: BorrowedFd<'_>) -> Option<usize> {
+/// The columns and lines of the terminal that a stream is, if it is one.
+pub(crate) fn terminal_size(stream: BorrowedFd<'_>) -> Option<(usize, usize)> {
     // SAFETY: a plain struct for which zeros are a value.
     let mut size: libc::winsize = unsafe { zeroed() };
     // SAFETY: fills the struct.
     let result = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    (result == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+    (result == 0 && size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
 /// Whether a stream is our terminal and another process group has it: we were started with `&`, or stopped and

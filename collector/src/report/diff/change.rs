@@ -15,7 +15,7 @@ pub struct Change {
     pub text: String,
     /// faster, slower: beyond the noise, or, where the noise is not known, by the plain figures; noise: a difference
     /// that is not beyond the noise; same: none at all; unknown: the times say nothing of the change, since a window of time was
-    /// selected (--since, --until) and there are no steps in it to compare, or since neither a step nor the whole run is the same work in
+    /// selected (--since, --until, --last) and there are no steps in it to compare, or since neither a step nor the whole run is the same work in
     /// both.
     pub verdict: Verdict,
     /// What is compared. step: the median time of a step after the warm-up; step_mean: the mean time of a step, where
@@ -120,7 +120,7 @@ impl Change {
     /// Returns that the times of the parts of two runs say nothing of the change: a window cuts each run at a time, wherever its
     /// work is then, and most often ends where it is said to end.
     pub fn of_windows(self) -> Change {
-        let text = "Nothing can be said of the change: without steps to compare, the time that --since and --until select is no \
+        let text = "Nothing can be said of the change: without steps to compare, the time that --since, --until or --last selects is no \
                     measure of its work. Compare whole runs, or the same steps of both with --step.";
         Change { text: text.to_owned(), verdict: Verdict::Unknown, speedup: None, share: None, ..self }
     }

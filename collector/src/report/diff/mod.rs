@@ -86,7 +86,7 @@ pub struct Run<'a> {
     pub sums: Option<&'a Tables>,
     /// Its traces that could not be read.
     pub unread: &'a [Unread],
-    /// Whether it is what a window of time has of a run (--since, --until).
+    /// Whether it is what a window of time has of a run (--since, --until, --last).
     pub is_window: bool,
     /// Whether it is a part of what its GPUs did at one time (--kernel, --stream, --thread).
     pub is_part: bool,

@@ -193,7 +193,7 @@ fn remarks(screen: &mut Screen<'_>, run: &Run<'_>, startup: &Startup) {
         );
     }
     if run.filter().is_some() {
-        screen.remark("of the filters, only --since and --until apply here");
+        screen.remark("of the filters, only those of time apply here");
     }
 }
 
