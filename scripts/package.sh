@@ -55,7 +55,7 @@ if [[ $architecture == $(uname -m) ]]; then
     mkdir -p "$tree/share/man/man1" "$tree"/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     gpuspy=$tree/bin/gpuspy
     "$gpuspy" man >"$tree/share/man/man1/gpuspy.1"
-    for command in run collect report diff export queries doctor demo completions man; do
+    for command in run collect report top diff export queries doctor demo completions man; do
         "$gpuspy" man "$command" >"$tree/share/man/man1/gpuspy-$command.1"
     done
     "$gpuspy" completions bash >"$tree/share/bash-completion/completions/gpuspy"
