@@ -41,7 +41,7 @@ Examples:
   gpuspy top train.gspy --section kernels,steps
   gpuspy top train.gspy --looks 1 | less          what it does now, once
 
-It only reads traces, and the programs do not notice it. Where a look takes long, the next one comes later.
+It only reads traces: programs and their collectors do nothing for it. Where a look takes long, the next one comes later.
 
 Exit status: 0; 2 on bad usage, or if no program writes to the trace; 3 when it cannot be read.";
 
@@ -51,7 +51,7 @@ Examples:
   gpuspy report app.gspy --section kernels,launches --sort avg
   gpuspy report app.gspy --section kernels --full-names | less -S
   gpuspy report app.gspy --since 1.5s --until 1600ms --device 0
-  watch -c gpuspy report app.gspy --last 10s --color always        of a program that runs
+  gpuspy report app.gspy --last 10s               its end, or what it does now if it still runs
   gpuspy report app.gspy --kernel 'gemm|attention' --json | jq .kernels
   gpuspy report runs/ --json | jq .gaps
   gpuspy report app.gspy --html app.html          then open it in a browser
