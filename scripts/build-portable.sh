@@ -2,11 +2,13 @@
 # Builds gpuspy as users get it: it runs on systems much older than this one, because zig links it against the functions
 # of an old glibc. The agent is a guest in programs that choose their system, so it needs least.
 #
-#   scripts/build-portable.sh [--target ARCHITECTURE]   x86_64 or aarch64; this machine's without it
+#   scripts/build-portable.sh [--target ARCHITECTURE [--tests]]   x86_64 or aarch64; this machine's without it
 #
 #   target/glibc-2.17/ARCHITECTURE-unknown-linux-gnu/release/libgpuspy.so    the oldest that Rust's standard library runs on
-#   target/glibc-2.28/ARCHITECTURE-unknown-linux-gnu/release/*               gpuspy, libsimcuda.so, and for this machine all
-#                                                                            else that tests need: they run on what users get
+#   target/glibc-2.28/ARCHITECTURE-unknown-linux-gnu/release/*               gpuspy, libsimcuda.so, and for this machine (for
+#                                                                            another with --tests) all else that tests need: they
+#                                                                            run on what users get
+#   target/ARCHITECTURE/tests/*                                              with --tests, the tests that scripts/check-arm runs
 #
 # With GPUSPY_BUILT=1, which scripts/test.sh sets, nothing is built for this machine: it has been.
 set -euo pipefail
@@ -49,6 +51,18 @@ build() {
         --manifest-path "$root/Cargo.toml" --target-dir "$target/glibc-$1" --target "$triple.$1" \
         --config "build.rustflags=[\"-Clink-arg=$unwinder\"]" "${@:2}"
 }
+# keep_tests: copies the tests that cargo has built, as it says, to where scripts/check-arm finds them. Those in a crate have the name
+# of its folder.
+as_json=(--message-format json-render-diagnostics)
+keep_tests() {
+    python3 -c 'import json, os, shutil, sys
+os.makedirs(sys.argv[1], exist_ok=True)
+for message in map(json.loads, sys.stdin):
+    if message.get("executable") and message["profile"]["test"]:
+        folder, of = os.path.basename(os.path.dirname(message["manifest_path"])), message["target"]
+        name = of["name"] if of["kind"] == ["test"] else folder
+        shutil.copy(message["executable"], os.path.join(sys.argv[1], name))' "$target/$architecture/tests"
+}
 if [[ ! -e $target/glibc-2.28/$triple/release/gpuspy ]]; then
     echo "${0##*/}: compiling gpuspy; the first time, this takes about ten minutes on two cores"
 fi
@@ -61,7 +75,13 @@ if [[ $architecture == $(uname -m) ]]; then
 else
     export CARGO_PROFILE_RELEASE_STRIP=symbols
     build 2.17 -p gpuspy-agent
-    build 2.28 "${whole[@]}" -p gpuspy -p simcuda
+    if [[ ${3:-} == --tests ]]; then
+        rm -rf "${target:?}/$architecture/tests"
+        build 2.28 "${whole[@]}" -p gpuspy -p simcuda -p simcudart -p gpuspy-tests --lib --bins --test e2e "${as_json[@]}" | keep_tests
+        build 2.28 "${whole[@]}" -p gpuspy-agent -p gpuspy-wire --tests "${as_json[@]}" | keep_tests
+    else
+        build 2.28 "${whole[@]}" -p gpuspy -p simcuda
+    fi
 fi
 
 # A function that the empty library lacks, or the agent does not bind, brings zig's unwinder in, with all that is beside it there.

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Builds gpuspy, and the simulated GPU with the client programs that run on it:
 #
+#   scripts/build-sim.sh [--target ARCHITECTURE]   for another machine (scripts/check-arm), in target/ARCHITECTURE instead of target
+#
 #   target/release         gpuspy and libgpuspy.so as users get them (scripts/build-portable.sh)
 #   target/sim/lib         libcuda.so.1, libcudart.so.12 and .13, which programs find in place of NVIDIA's
 #   target/sim/bin         every tests/programs/*.c; a lib*.c becomes lib*.so beside them
@@ -15,13 +17,20 @@ fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 target=$root/target
+triple=$(uname -m)-unknown-linux-gnu
+compiler=gcc
+if [[ ${1:-} == --target ]]; then
+    "$root/scripts/build-portable.sh" --target "$2" --tests
+    target=$root/target/$2
+    triple=$2-unknown-linux-gnu
+    compiler=$2-linux-gnu-gcc
+else
+    "$root/scripts/build-portable.sh"
+fi
 lib=$target/sim/lib
 bin=$target/sim/bin
 downloads=$root/downloads
-
-"$root/scripts/build-portable.sh"
-triple=$(uname -m)-unknown-linux-gnu
-built=$target/glibc-2.28/$triple/release
+built=$root/target/glibc-2.28/$triple/release
 mkdir -p "$target/release" "$lib" "$bin"
 
 # replace FROM TO: puts a file in place in one step, and only if it differs, because a running program may have it
@@ -33,7 +42,7 @@ replace() {
     fi
 }
 
-for file in "$built"/{gpuspy,scale,agree} "$target/glibc-2.17/$triple/release/libgpuspy.so"; do
+for file in "$built"/{gpuspy,scale,agree} "$root/target/glibc-2.17/$triple/release/libgpuspy.so"; do
     replace "$file" "$target/release/${file##*/}"
 done
 # Some clients open libcuda.so, most open libcuda.so.1.
@@ -49,7 +58,7 @@ runtime() {
     if [[ ! $lib/$name -nt $archive || ! $lib/$name -nt $versions || ! $lib/$name -nt ${BASH_SOURCE[0]} ]]; then
         others=$(awk -v version="$1" '!/^#/ && NF == 2 && $2 != version { printf "%s; ", $1 }' "$versions")
         printf '%s { global: cuda*; __cuda*; local: %s*; };\n' "$name" "$others" >"$target/sim/$name.map"
-        gcc -shared -o "$lib/$name.new" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
+        "$compiler" -shared -o "$lib/$name.new" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive \
             -Wl,-soname,"$name" -Wl,--version-script="$target/sim/$name.map" -Wl,-Bsymbolic -Wl,--gc-sections \
             -Wl,-z,defs -lpthread -ldl -lm -lgcc_s
         mv "$lib/$name.new" "$lib/$name"
@@ -60,9 +69,13 @@ runtime 13
 ln -sf libcudart.so.12 "$lib/libcudart.so"
 
 # program SOURCE: builds one client. Its `// link:` line lists what it links against, where DOWNLOADS stands for
-# downloads/, and its `// flags:` line what else the compiler is called with. It includes CUDA 12's headers, or those that its `// headers:` line names.
+# downloads/, and its `// flags:` line what else the compiler is called with. It includes CUDA 12's headers, or those that
+# its `// headers:` line names. One with an `// only:` line is for that processor.
 program() {
     local source=$1 output flags extra headers
+    if grep -q '^// only: ' "$source" && ! grep -q "^// only: ${triple%%-*}" "$source"; then
+        return
+    fi
     headers=$(sed -n 's,^// headers: ,,p' "$source")
     headers=$downloads/${headers:-cuda-12.9}/include
     output=$bin/$(basename "${source%.c}")
@@ -81,14 +94,14 @@ program() {
     fi
     if [[ -d $headers ]]; then
         flags+=("-I$headers")
-    elif ! gcc "${flags[@]}" -E "$source" >/dev/null 2>&1; then
+    elif ! "$compiler" "${flags[@]}" -E "$source" >/dev/null 2>&1; then
         left_out+=("$(basename "${source%.c}")")
         return
     fi
     read -ra extra <<<"$(sed -n 's,^// flags: ,,p' "$source") $(sed -n 's,^// link: ,,p' "$source")"
     extra=("${extra[@]//DOWNLOADS/$downloads}")
     # shellcheck disable=SC2016 # the loader expands $ORIGIN
-    gcc "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
+    "$compiler" "${flags[@]}" "$source" -o "$output" -L"$bin" -L"$lib" -Wl,-rpath,'$ORIGIN' "${extra[@]}" -lpthread -ldl
 }
 
 left_out=()

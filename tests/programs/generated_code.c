@@ -13,13 +13,19 @@ enum { SIZE = 4096, SECOND = 64, CALLS_A_SECOND = 100 };
 int main(int count, char **words)
 {
     int calls = count > 1 ? atoi(words[1]) * CALLS_A_SECOND : 0;
+#ifdef __aarch64__
+    // stp x29, x30, [sp, -16]!; blr x0; ldp x29, x30, [sp], 16; ret
+    static const unsigned code[] = {0xa9bf7bfd, 0xd63f0000, 0xa8c17bfd, 0xd65f03c0};
+#else
     // sub $8, %rsp; call *%rdi; add $8, %rsp; ret
     static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3};
+#endif
     unsigned char *page = mmap(NULL, SIZE, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return 1;
     memcpy(page, code, sizeof code);
     memcpy(page + SECOND, code, sizeof code);
+    __builtin___clear_cache((char *)page, (char *)page + SIZE);
     cudaError_t (*first)(cudaError_t (*)(void)) = (void *)page, (*second)(cudaError_t (*)(void)) = (void *)(page + SECOND);
     cudaFree(NULL);
     for (int n = 0; n < 3; n++)

@@ -25,8 +25,16 @@ uintptr_t la_symbind64(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintp
     return symbol->st_value;
 }
 
-Elf64_Addr la_x86_64_gnu_pltenter(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to, La_x86_64_regs *registers,
-                                  unsigned *flags, const char *name, long *frame)
+#ifdef __aarch64__
+typedef La_aarch64_regs registers_of_call;
+#define pltenter la_aarch64_gnu_pltenter
+#else
+typedef La_x86_64_regs registers_of_call;
+#define pltenter la_x86_64_gnu_pltenter
+#endif
+
+Elf64_Addr pltenter(Elf64_Sym *symbol, unsigned index, uintptr_t *from, uintptr_t *to, registers_of_call *registers, unsigned *flags,
+                    const char *name, long *frame)
 {
     (void)index, (void)from, (void)to, (void)registers, (void)flags, (void)name, (void)frame;
     return symbol->st_value;

@@ -1,6 +1,7 @@
 // Gets signals in launches by the runtime's API, in the hooks of both: see signal_at_instruction.h.
 //
 // The fat binary that it registers contains no device code, so it runs on the simulated runtime only.
+// only: x86_64
 // link: -l:libcudart.so.12 -l:libcuda.so.1
 #define PROGRAM "signal_at_instruction_runtime"
 #include "signal_at_instruction.h"

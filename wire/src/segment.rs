@@ -249,8 +249,12 @@ impl core::fmt::Display for LayoutError {
     }
 }
 
+/// What is mapped by itself begins at a multiple of the largest page that the system may have: on Arm, Linux is built for pages of 4, 16
+/// or 64 KiB.
+const LARGEST_PAGE: u64 = if cfg!(target_arch = "aarch64") { 64 << 10 } else { 4 << 10 };
+
 const fn page_up(bytes: u64) -> u64 {
-    bytes.div_ceil(4096) * 4096
+    bytes.next_multiple_of(LARGEST_PAGE)
 }
 
 impl Layout {
@@ -462,6 +466,17 @@ mod tests {
     fn our_own_layout_passes_the_check() {
         assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes), Ok(Layout::OURS));
         assert_eq!(Layout::check(&ours(), Layout::OURS.segment_bytes - 1), Err(LayoutError::Bounds));
+    }
+
+    #[test]
+    fn each_buffer_can_be_mapped_by_itself() {
+        for layout in [Layout::OURS, Layout::small(0), Layout::small(100 << 20)] {
+            for slot in 0..layout.slots as usize {
+                for (at, bytes) in (0..LEVELS).map(|level| layout.buffer_at(slot, level)) {
+                    assert_eq!((at % LARGEST_PAGE, bytes % LARGEST_PAGE), (0, 0), "slot {slot}");
+                }
+            }
+        }
     }
 
     #[test]

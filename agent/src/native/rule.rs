@@ -1,6 +1,7 @@
-//! How is a frame's caller found? What `.eh_frame` says of a return address (System V ABI for x86-64, section 3.7; DWARF 5,
-//! section 6.4; Linux Standard Base 5, "Exception Frames"), as far as compilers' functions need it: a frame that begins at a
-//! distance from the stack pointer or the frame pointer, and where the caller's frame pointer was saved.
+//! How is a frame's caller found? What `.eh_frame` says of a return address (System V ABI for x86-64, section 3.7; DWARF for the
+//! Arm 64-bit Architecture; DWARF 5, section 6.4; Linux Standard Base 5, "Exception Frames"), as far as compilers' functions need
+//! it: a frame that begins at a distance from the stack pointer or the frame pointer, and where the caller's frame pointer and
+//! the return address were saved.
 //!
 //! All is read by checked reads, which nothing can make fault, and only once for each return address.
 
@@ -14,10 +15,27 @@ use crate::memory::{checked_int, checked_word, copy};
 pub struct Rule {
     /// Whether the frame's top is found by the frame pointer; else by the stack pointer.
     pub is_by_frame: bool,
-    /// The distance from there to the top, below which the return address lies, bytes.
+    /// The distance from there to the top, bytes.
     pub top: i64,
     /// Where the caller's frame pointer was saved, from the top, bytes; `None`: it is still in its register.
     pub frame: Option<i64>,
+}
+
+impl Rule {
+    /// Where the return address is, from the top, bytes: below it, where the call has put it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub const fn back(&self) -> Option<i64> {
+        Some(-8)
+    }
+
+    /// Where the return address is, from the top, bytes: behind the caller's frame pointer, with which it is saved (AAPCS64, "The
+    /// Frame Pointer"). A function that saves it in another way has no rule.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    pub fn back(&self) -> Option<i64> {
+        Some(self.frame? + 8)
+    }
 }
 
 /// A rule as one word: 0 = not looked up yet. Relaxed: a word says all.
@@ -77,9 +95,6 @@ fn word_of(rule: Rule) -> Option<u64> {
 
 /// Returns the rule of a return address; `None` where its file says nothing, or something that no compiler's function needs.
 pub fn of(address: u64) -> Option<Rule> {
-    if cfg!(not(target_arch = "x86_64")) {
-        return None;
-    }
     // The call is the last instruction before it, and may be the last of its function.
     let address = address.checked_sub(1)?;
     let index = libraries::search(|loaded| {
@@ -226,13 +241,15 @@ impl Letters {
     }
 }
 
-/// Returns how addresses of functions are coded. A signal's frame (`S`) is no call, and has no rule.
+/// Returns how addresses of functions are coded. A signal's frame (`S`) is no call, and has no rule. (`B`: on Arm, return addresses
+/// are signed with another key.)
 fn pointers(letters: &[u8], cursor: &mut Cursor<'_>) -> Option<u8> {
     let mut coded_as = None;
     for letter in letters {
         match letter {
             b'R' => coded_as = Some(cursor.u8()?),
             b'L' => _ = cursor.u8()?,
+            b'B' => {}
             b'P' => {
                 let bytes = match cursor.u8()? & 0x0f {
                     0x00 | 0x04 | 0x0c => 8,
@@ -248,10 +265,10 @@ fn pointers(letters: &[u8], cursor: &mut Cursor<'_>) -> Option<u8> {
     coded_as
 }
 
-// System V ABI for x86-64, figure 3.36: DWARF's numbers of registers.
-const FRAME_POINTER: u64 = 6;
-const STACK_POINTER: u64 = 7;
-const RETURN_ADDRESS: u64 = 16;
+// DWARF's numbers of registers: System V ABI for x86-64, figure 3.36; DWARF for the Arm 64-bit Architecture, table 3.
+const FRAME_POINTER: u64 = if cfg!(target_arch = "aarch64") { 29 } else { 6 };
+const STACK_POINTER: u64 = if cfg!(target_arch = "aarch64") { 31 } else { 7 };
+const RETURN_ADDRESS: u64 = if cfg!(target_arch = "aarch64") { 30 } else { 16 };
 
 /// Where something of the caller's is.
 #[derive(Clone, Copy, PartialEq)]
@@ -281,7 +298,7 @@ impl Row {
 
     fn rule(self) -> Option<Rule> {
         let (register, top) = self.top?;
-        if ![FRAME_POINTER, STACK_POINTER].contains(&register) || self.back != Saved::At(-8) {
+        if ![FRAME_POINTER, STACK_POINTER].contains(&register) {
             return None;
         }
         let frame = match self.frame {
@@ -289,7 +306,8 @@ impl Row {
             Saved::At(at) => Some(at),
             Saved::Unknown => return None,
         };
-        Some(Rule { is_by_frame: register == FRAME_POINTER, top, frame })
+        let rule = Rule { is_by_frame: register == FRAME_POINTER, top, frame };
+        (self.back == Saved::At(rule.back()?)).then_some(rule)
     }
 }
 
@@ -338,8 +356,9 @@ impl State {
             }
             let (top, row) = (self.row.top, &mut self.row);
             match instruction {
-                // nop, GNU_args_size
+                // nop; AARCH64_negate_ra_state: from here on, the return address is signed, or no more; GNU_args_size
                 0x00 => {}
+                0x2d if cfg!(target_arch = "aarch64") => {}
                 0x2e => _ = code.unsigned()?,
                 // advance_loc1, 2 and 4
                 0x02..=0x04 => {

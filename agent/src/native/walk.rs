@@ -46,6 +46,7 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
         let size = top.wrapping_sub(self.stack);
         let is_sound = (8..=LARGEST).contains(&size) && top <= self.end && top.is_multiple_of(8);
         let saved = rule.frame.map(|at| top.wrapping_add_signed(at));
+        let back = top.wrapping_add_signed(rule.back()?);
         let is_inside = |at: u64| {
             let below = at.wrapping_sub(self.stack);
             below < size && size - below >= 16
@@ -60,7 +61,7 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
                 self.frame = read(at);
             }
             self.stack = top;
-            Some(read(top - 8))
+            Some(unsigned(read(back)))
         }
     }
 }
@@ -77,6 +78,25 @@ impl<R: Fn(u64) -> Option<Rule>> Iterator for Frames<R> {
         self.has_begun = true;
         (self.address != 0).then_some(self.address)
     }
+}
+
+/// Returns a return address as it is.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn unsigned(address: u64) -> u64 {
+    address
+}
+
+/// Takes the signature from a return address, which functions that are compiled with `-mbranch-protection` sign before they save it
+/// (Arm ARM C6.2, "XPACLRI", which does nothing on processors that cannot sign).
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn unsigned(mut address: u64) -> u64 {
+    // SAFETY: XPACLRI, by its number, as assemblers for old processors have it; it changes the register that it is given.
+    unsafe {
+        core::arch::asm!("hint 7", inout("x30") address, options(pure, nomem, nostack, preserves_flags));
+    }
+    address
 }
 
 /// Returns the end of the stack that the calling thread is on: where the C library keeps what it knows of a thread, which is above
@@ -110,14 +130,14 @@ mod tests {
             (0, 77), // the frame pointer of the hook's caller, and its return address
             (1, 0x100),
             (9, 0x200), // above a frame of eight words, which has saved its caller's frame pointer
-            (7, third - 16),
+            (8, third - 16),
             (19, 0x300),
             (18, 88),
         ] {
             words[word].store(value, Ordering::Relaxed);
         }
         let rule = |address| match address {
-            0x100 => Some(Rule { is_by_frame: false, top: 64, frame: Some(-24) }),
+            0x100 => Some(Rule { is_by_frame: false, top: 64, frame: Some(-16) }),
             0x200 => Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) }),
             _ => None,
         };
@@ -131,11 +151,11 @@ mod tests {
     /// The rule behind the last frame that is wanted was looked up with each launch.
     #[test]
     fn a_frame_is_looked_for_only_when_it_is_asked_for() {
-        let stack = [0, 0x100, 0x200, 0, 0, 0].map(AtomicU64::new);
+        let stack = [0, 0x100, 0, 0x200, 0, 0].map(AtomicU64::new);
         let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
         let rule = |at| {
             assert_eq!(at, 0x100, "nobody wants what is behind the second frame");
-            Some(Rule { is_by_frame: false, top: 8, frame: None })
+            Some(Rule { is_by_frame: false, top: 16, frame: Some(-16) })
         };
         let frames = Frames { end: stack.as_ptr_range().end as u64, ..Frames::from(caller, 0, rule) };
         assert_eq!(frames.take(2).collect::<Vec<_>>(), [0x100, 0x200]);

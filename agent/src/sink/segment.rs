@@ -471,15 +471,16 @@ mod tests {
         let fd = unsafe { libc::memfd_create(c"ordinary".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
         // SAFETY: our own descriptor.
-        assert_eq!(unsafe { libc::ftruncate(fd, 64 << 10) }, 0);
-        assert!(reserve(fd, 0, 8192));
+        assert_eq!(unsafe { libc::ftruncate(fd, 512 << 10) }, 0);
+        // Two pages of the largest kind that Linux has.
+        assert!(reserve(fd, 0, 128 << 10));
         // SAFETY: all-zero is a stat; fills the struct.
         let stat = unsafe {
             let mut stat: libc::stat = core::mem::zeroed();
             libc::fstat(fd, &mut stat);
             stat
         };
-        assert_eq!((stat.st_blocks * 512, stat.st_size), (8192, 64 << 10), "its size stays");
+        assert_eq!((stat.st_blocks * 512, stat.st_size), (128 << 10, 512 << 10), "its size stays");
         // SAFETY: our own descriptor.
         unsafe { libc::close(fd) };
         assert!(reserve(fd, 0, 8192), "a refusal of the call itself is none of memory");

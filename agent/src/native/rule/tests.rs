@@ -27,6 +27,7 @@ fn a_rule_is_a_word_and_back() {
 
 /// Walks over a part of `.eh_frame` of this very program, and compares what it says of each function's first bytes with what a
 /// function has then: its return address is on top of the stack.
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn at_its_first_instruction_each_function_of_this_program_has_pushed_nothing() {
     let index = index_of(tests_here as *const () as u64).unwrap();
@@ -69,11 +70,12 @@ fn index_of(address: u64) -> Option<u64> {
 /// A common part and a function's part of it, as assemblers write them, with these instructions in the latter.
 fn described(instructions: &[u8]) -> (Vec<u8>, usize) {
     let mut bytes = Vec::new();
-    // zR, code in bytes, data in words down, the return address in 16; the frame's top is 8 above the stack pointer, and the return
-    // address below it.
-    let common =
-        [&[0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, RELATIVE_I32][..], &[0x0c, 7, 8, 0x90, 1, 0, 0]]
-            .concat();
+    // zR, code in bytes, data in words down, and where the return address is. On x86-64 the frame's top is 8 above the stack pointer,
+    // and the return address below it; on Arm the frame's top is the stack pointer.
+    let at_first: &[u8] =
+        if cfg!(target_arch = "aarch64") { &[0x0c, 31, 0] } else { &[0x0c, 7, 8, 0x90, 1, 0, 0] };
+    let front = [0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, RETURN_ADDRESS as u8, 1, RELATIVE_I32];
+    let common = [&front[..], at_first].concat();
     bytes.extend((common.len() as u32).to_le_bytes());
     bytes.extend(&common);
     let start = bytes.len();
@@ -94,6 +96,7 @@ fn rule_at(instructions: &[u8], offset: u64) -> Option<Rule> {
     description.rule(description.from + offset)
 }
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn the_row_of_an_address_is_the_last_that_begins_before_it() {
     // push rbp; mov rbp, rsp; ...; leave; ret
@@ -119,6 +122,30 @@ fn the_row_of_an_address_is_the_last_that_begins_before_it() {
     assert_eq!(rule_at(&large, 4), by_stack(1008, None));
 }
 
+/// Functions as GCC and as LLVM compile them for Arm.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn on_arm_the_return_address_is_saved_beside_the_frame_pointer() {
+    // paciasp; stp x29, x30, [sp, -32]!; mov x29, sp; ...; ldp x29, x30, [sp], 32; autiasp; ret
+    let gnu = [0x44, 0x2d, 0x44, 0x0e, 32, 0x9d, 4, 0x9e, 3, 0x5c, 0xde, 0xdd, 0x0e, 0, 0x44, 0x2d];
+    let saved = Some(Rule { is_by_frame: false, top: 32, frame: Some(-32) });
+    for (offset, rule) in [(0, None), (4, None), (8, saved), (35, saved), (36, None), (40, None)] {
+        assert_eq!(rule_at(&gnu, offset), rule, "at {offset}");
+    }
+    assert_eq!(saved.unwrap().back(), Some(-24));
+    // sub sp, sp, 48; stp x29, x30, [sp, 32]; add x29, sp, 32
+    let llvm = [0x44, 0x0e, 48, 0x48, 0x0c, 29, 16, 0x9e, 1, 0x9d, 2];
+    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) });
+    for (offset, rule) in [(0, None), (4, None), (12, by_frame), (255, by_frame), (256, None)] {
+        assert_eq!(rule_at(&llvm, offset), rule, "at {offset}");
+    }
+    // The return address alone, and in another order.
+    for instructions in [&[0x0e, 16, 0x9e, 2][..], &[0x0e, 16, 0x9e, 2, 0x9d, 1]] {
+        assert_eq!(rule_at(instructions, 0), None, "{instructions:?}");
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn what_no_compilers_function_needs_has_no_rule() {
     let expression = [0x0f, 2, 0x77, 8];
