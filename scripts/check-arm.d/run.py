@@ -37,12 +37,15 @@ def run(binary, name):
 def main():
     os.environ["TMPDIR"] = "/tmp"
     loopback_up()
-    wanted = (RESULTS / "tests").read_text().split("\n")
+    lines = (RESULTS / "tests").read_text().splitlines()
+    wanted = tuple(line for line in lines if line and line[0] not in "#-")
+    left_out = tuple(line[1:].strip() for line in lines if line.startswith("-"))
     jobs = []
     for binary in sorted((ROOT / "target/tests").iterdir()):
         listed = subprocess.run([binary, "--list"], stdout=subprocess.PIPE, check=True, text=True).stdout
         names = [line.removesuffix(": test") for line in listed.splitlines() if line.endswith(": test")]
-        jobs += [(binary, name) for name in names if any(f"{binary.name}::{name}".startswith(w) for w in wanted if w)]
+        whole = {name: f"{binary.name}::{name}" for name in names}
+        jobs += [(binary, name) for name in names if whole[name].startswith(wanted) and not whole[name].startswith(left_out)]
     page = os.sysconf("SC_PAGESIZE")
     print(f"{os.uname().machine}, Linux {os.uname().release}, pages of {page} bytes, {len(jobs)} tests", flush=True)
     failed = 0

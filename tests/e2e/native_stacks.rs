@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
 
+/// Has returns checked by the processor.
+const PROTECTED: &str =
+    if cfg!(target_arch = "aarch64") { "-mbranch-protection=standard" } else { "-fcf-protection=full" };
+
 /// A folder with `native/launches.c`, compiled.
 struct Built {
     folder: tempfile::TempDir,
@@ -59,7 +63,7 @@ fn a_launch_has_the_line_behind_the_compilers_stub() {
         &["-g", "-O2"],
         &["-g", "-O3", "-fomit-frame-pointer", "-fno-plt"],
         &["-g", "-O2", "-fno-omit-frame-pointer", "-no-pie"],
-        &["-g", "-O2", "-fcf-protection=full", "-fstack-protector-all", "-fstack-clash-protection"],
+        &["-g", "-O2", PROTECTED, "-fstack-protector-all", "-fstack-clash-protection"],
     ] {
         println!("{options:?}");
         let built = Built::with(options);

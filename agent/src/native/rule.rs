@@ -19,31 +19,37 @@ pub struct Rule {
     pub top: i64,
     /// Where the caller's frame pointer was saved, from the top, bytes; `None`: it is still in its register.
     pub frame: Option<i64>,
+    /// Where the return address is, from the top, bytes. On x86-64 it is -8, where the call has put it; on Arm, where the function has
+    /// saved it: behind the caller's frame pointer, if it saves both (AAPCS64, "The Frame Pointer").
+    pub back: i64,
 }
 
-impl Rule {
-    /// Where the return address is, from the top, bytes: below it, where the call has put it.
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    pub const fn back(&self) -> Option<i64> {
-        Some(-8)
+/// Returns what a word has of the places of the caller's frame pointer and of the return address: one of both says where the other
+/// is. `None`: it does not.
+fn place_of(frame: Option<i64>, back: i64) -> Option<i64> {
+    if cfg!(target_arch = "aarch64") {
+        frame.is_none_or(|frame| frame + 8 == back).then_some(back)
+    } else {
+        (back == -8).then_some(frame.unwrap_or(0))
     }
+}
 
-    /// Where the return address is, from the top, bytes: behind the caller's frame pointer, with which it is saved (AAPCS64, "The
-    /// Frame Pointer"). A function that saves it in another way has no rule.
-    #[cfg(target_arch = "aarch64")]
-    #[inline(always)]
-    pub fn back(&self) -> Option<i64> {
-        Some(self.frame? + 8)
+/// Returns both places again.
+#[inline(always)]
+fn places_of(place: i64, has_frame: bool) -> (Option<i64>, i64) {
+    if cfg!(target_arch = "aarch64") {
+        (has_frame.then_some(place - 8), place)
+    } else {
+        (has_frame.then_some(place), -8)
     }
 }
 
 /// A rule as one word: 0 = not looked up yet. Relaxed: a word says all.
 pub struct Stored(AtomicU64);
 
-// The lowest 32 bits are the distance to the top, and those above it the place of the frame pointer, both signed.
+// The lowest 32 bits are the distance to the top, and those above it a place, both signed.
 const TOP_BITS: u32 = 32;
-const FRAME_BITS: u32 = 28;
+const PLACE_BITS: u32 = 28;
 const KNOWN: u64 = 1 << 63;
 const NONE: u64 = 1 << 62;
 const BY_FRAME: u64 = 1 << 61;
@@ -54,12 +60,10 @@ impl Stored {
     #[inline(always)]
     pub fn rule(&self) -> Option<Rule> {
         let word = self.0.load(Ordering::Relaxed);
-        let frame = ((word << (64 - TOP_BITS - FRAME_BITS)) as i64) >> (64 - FRAME_BITS);
-        (word & KNOWN != 0).then_some(Rule {
-            is_by_frame: word & BY_FRAME != 0,
-            top: i64::from(word as i32),
-            frame: (word & SAVED != 0).then_some(frame),
-        })
+        let place = ((word << (64 - TOP_BITS - PLACE_BITS)) as i64) >> (64 - PLACE_BITS);
+        let (frame, back) = places_of(place, word & SAVED != 0);
+        let rule = Rule { is_by_frame: word & BY_FRAME != 0, top: i64::from(word as i32), frame, back };
+        (word & KNOWN != 0).then_some(rule)
     }
 
     /// Whether it was looked up, and there is none.
@@ -82,15 +86,10 @@ impl Stored {
 /// Returns a rule as a word. `None`: its distances are too large for it.
 fn word_of(rule: Rule) -> Option<u64> {
     let by = if rule.is_by_frame { BY_FRAME } else { 0 };
-    let saved = match rule.frame {
-        Some(at) => {
-            let limit = 1i64 << (FRAME_BITS - 1);
-            let at = (-limit..limit).contains(&at).then_some(at as u64 & ((1 << FRAME_BITS) - 1))?;
-            SAVED | at << TOP_BITS
-        }
-        None => 0,
-    };
-    Some(KNOWN | by | saved | u64::from(i32::try_from(rule.top).ok()?.cast_unsigned()))
+    let saved = if rule.frame.is_some() { SAVED } else { 0 };
+    let (limit, place) = (1i64 << (PLACE_BITS - 1), place_of(rule.frame, rule.back)?);
+    let place = (-limit..limit).contains(&place).then_some(place as u64 & ((1 << PLACE_BITS) - 1))?;
+    Some(KNOWN | by | saved | place << TOP_BITS | u64::from(i32::try_from(rule.top).ok()?.cast_unsigned()))
 }
 
 /// Returns the rule of a return address; `None` where its file says nothing, or something that no compiler's function needs.
@@ -306,8 +305,9 @@ impl Row {
             Saved::At(at) => Some(at),
             Saved::Unknown => return None,
         };
-        let rule = Rule { is_by_frame: register == FRAME_POINTER, top, frame };
-        (self.back == Saved::At(rule.back()?)).then_some(rule)
+        let Saved::At(back) = self.back else { return None };
+        place_of(frame, back)?;
+        Some(Rule { is_by_frame: register == FRAME_POINTER, top, frame, back })
     }
 }
 

@@ -20,6 +20,9 @@ pub struct Frames<R> {
     /// The stack pointer and the frame pointer that the function at that address has after the return.
     stack: u64,
     frame: u64,
+    /// Whether the stack pointer is known. On Arm, a hook's frame record is not at its frame's top, so what its caller's is is known
+    /// only once a frame was found by the frame pointer; until then, `stack` is below it.
+    knows_stack: bool,
     /// The end of the thread's stack: nothing is read from there on.
     end: u64,
 }
@@ -33,25 +36,31 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
         let end = end_of(stack, first_stack);
         // SAFETY: the hook's frame record, in a frame of this thread's that has not returned.
         let frame = unsafe { read(caller.frame) };
-        Frames { rule, address: caller.address, has_begun: false, stack, frame, end }
+        let knows_stack = cfg!(target_arch = "x86_64");
+        Frames { rule, address: caller.address, has_begun: false, stack, frame, knows_stack, end }
     }
 
     /// Goes on to the caller of the function that is at `address`. `None`: nobody knows it.
     #[inline(always)]
     fn next_of(&mut self, address: u64) -> Option<u64> {
         let rule = (self.rule)(address)?;
+        if cfg!(target_arch = "aarch64") && !rule.is_by_frame && !self.knows_stack {
+            return None;
+        }
         let base = if rule.is_by_frame { self.frame } else { self.stack };
         // Where it wraps around, so does the distance, which is then too large.
         let top = base.wrapping_add_signed(rule.top);
         let size = top.wrapping_sub(self.stack);
         let is_sound = (8..=LARGEST).contains(&size) && top <= self.end && top.is_multiple_of(8);
         let saved = rule.frame.map(|at| top.wrapping_add_signed(at));
-        let back = top.wrapping_add_signed(rule.back()?);
-        let is_inside = |at: u64| {
+        let back = top.wrapping_add_signed(rule.back);
+        let is_inside = |at: u64, bytes: u64| {
             let below = at.wrapping_sub(self.stack);
-            below < size && size - below >= 16
+            below < size && size - below >= bytes
         };
-        if !is_sound || saved.is_some_and(|at| !is_inside(at)) {
+        // On x86-64, the return address is always just below the top.
+        let is_back_inside = cfg!(target_arch = "x86_64") || is_inside(back, 8);
+        if !is_sound || !is_back_inside || saved.is_some_and(|at| !is_inside(at, 16)) {
             return None;
         }
         // SAFETY: both words lie between the thread's stack pointer and the end of its stack, in the frame of a function that
@@ -61,6 +70,7 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
                 self.frame = read(at);
             }
             self.stack = top;
+            self.knows_stack = true;
             Some(unsigned(read(back)))
         }
     }
@@ -137,12 +147,12 @@ mod tests {
             words[word].store(value, Ordering::Relaxed);
         }
         let rule = |address| match address {
-            0x100 => Some(Rule { is_by_frame: false, top: 64, frame: Some(-16) }),
-            0x200 => Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) }),
+            0x100 => Some(Rule { is_by_frame: false, top: 64, frame: Some(-16), back: -8 }),
+            0x200 => Some(Rule { is_by_frame: true, top: 16, frame: Some(-16), back: -8 }),
             _ => None,
         };
         let caller = Caller { address: 0x100, frame: hook };
-        let frames = Frames { end, ..Frames::from(caller, 0, rule) };
+        let frames = Frames { end, knows_stack: true, ..Frames::from(caller, 0, rule) };
         assert_eq!(frames.clone().collect::<Vec<_>>(), [0x100, 0x200, 0x300]);
         let cut = Frames { end: at(19), ..frames };
         assert_eq!(cut.collect::<Vec<_>>(), [0x100, 0x200], "nothing is read behind the end of the stack");
@@ -155,9 +165,13 @@ mod tests {
         let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
         let rule = |at| {
             assert_eq!(at, 0x100, "nobody wants what is behind the second frame");
-            Some(Rule { is_by_frame: false, top: 16, frame: Some(-16) })
+            Some(Rule { is_by_frame: false, top: 16, frame: Some(-16), back: -8 })
         };
-        let frames = Frames { end: stack.as_ptr_range().end as u64, ..Frames::from(caller, 0, rule) };
+        let frames = Frames {
+            end: stack.as_ptr_range().end as u64,
+            knows_stack: true,
+            ..Frames::from(caller, 0, rule)
+        };
         assert_eq!(frames.take(2).collect::<Vec<_>>(), [0x100, 0x200]);
     }
 
@@ -167,10 +181,14 @@ mod tests {
         let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
         let end = stack.as_ptr_range().end as u64;
         let followed = |rule: Rule| {
-            let frames = Frames { end, ..Frames::from(caller, 0, move |at| (at == 0x100).then_some(rule)) };
+            let frames = Frames {
+                end,
+                knows_stack: true,
+                ..Frames::from(caller, 0, move |at| (at == 0x100).then_some(rule))
+            };
             frames.collect::<Vec<_>>()
         };
-        let right = Rule { is_by_frame: false, top: 16, frame: Some(-16) };
+        let right = Rule { is_by_frame: false, top: 16, frame: Some(-16), back: -8 };
         assert_eq!(followed(right), [0x100, 0x200]);
         for (top, frame) in [
             (0, None),

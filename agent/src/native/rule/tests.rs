@@ -1,26 +1,34 @@
 use super::*;
 
+/// Where a function that saves its caller's frame pointer there has its return address.
+fn back_of(frame: Option<i64>) -> i64 {
+    frame.filter(|_| cfg!(target_arch = "aarch64")).map_or(-8, |frame| frame + 8)
+}
+
 #[test]
 fn a_rule_is_a_word_and_back() {
     let stored = Stored(AtomicU64::new(0));
     let looked_up = || (stored.rule(), stored.is_none());
     assert_eq!(looked_up(), (None, false), "not looked up");
-    let furthest = 1 << (FRAME_BITS - 1);
+    let furthest = 1 << (PLACE_BITS - 1);
     for (is_by_frame, top, frame) in [
         (false, 8, None),
         (true, 16, Some(-16)),
         (false, i64::from(i32::MAX), Some(-furthest)),
-        (true, i64::from(i32::MIN), Some(furthest - 1)),
+        (true, i64::from(i32::MIN), Some(furthest - 9)),
         (true, -4, Some(0)),
     ] {
-        let rule = Rule { is_by_frame, top, frame };
+        let rule = Rule { is_by_frame, top, frame, back: back_of(frame) };
         stored.put(Some(rule));
         assert_eq!(looked_up(), (Some(rule), false));
     }
-    for (top, frame) in [(1 << 31, None), (16, Some(furthest)), (16, Some(-furthest - 1))] {
-        stored.put(Some(Rule { is_by_frame: false, top, frame }));
+    for (top, frame) in [(1 << 31, None), (16, Some(furthest)), (16, Some(-furthest - 9))] {
+        stored.put(Some(Rule { is_by_frame: false, top, frame, back: back_of(frame) }));
         assert_eq!(looked_up(), (None, true), "too large");
     }
+    let elsewhere = Rule { is_by_frame: false, top: 64, frame: Some(-16), back: -40 };
+    stored.put(Some(elsewhere));
+    assert_eq!(looked_up(), (None, true), "the return address is where no rule has it");
     stored.forget();
     assert_eq!(looked_up(), (None, false));
 }
@@ -44,7 +52,7 @@ fn at_its_first_instruction_each_function_of_this_program_has_pushed_nothing() {
         let rule = description.rule(function);
         // Parts of functions that the compiler has put elsewhere begin in the middle, and the linker's stubs and _start have
         // rules of their own.
-        read += u32::from(rule == Some(Rule { is_by_frame: false, top: 8, frame: None }));
+        read += u32::from(rule == Some(Rule { is_by_frame: false, top: 8, frame: None, back: -8 }));
     }
     assert!(read > count * 9 / 10, "{read} of {count}");
 }
@@ -102,8 +110,8 @@ fn the_row_of_an_address_is_the_last_that_begins_before_it() {
     // push rbp; mov rbp, rsp; ...; leave; ret
     let with_frame_pointer =
         [0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 100, 0x0a, 0x0c, 7, 8, 0x41, 0x0b];
-    let by_stack = |top, frame| Some(Rule { is_by_frame: false, top, frame });
-    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) });
+    let by_stack = |top, frame| Some(Rule { is_by_frame: false, top, frame, back: -8 });
+    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16), back: -8 });
     for (offset, rule) in [
         (0, by_stack(8, None)),
         (1, by_stack(16, Some(-16))),
@@ -125,24 +133,23 @@ fn the_row_of_an_address_is_the_last_that_begins_before_it() {
 /// Functions as GCC and as LLVM compile them for Arm.
 #[cfg(target_arch = "aarch64")]
 #[test]
-fn on_arm_the_return_address_is_saved_beside_the_frame_pointer() {
+fn on_arm_a_return_address_is_where_its_function_has_saved_it() {
+    let by_stack = |top, frame, back| Some(Rule { is_by_frame: false, top, frame, back });
     // paciasp; stp x29, x30, [sp, -32]!; mov x29, sp; ...; ldp x29, x30, [sp], 32; autiasp; ret
     let gnu = [0x44, 0x2d, 0x44, 0x0e, 32, 0x9d, 4, 0x9e, 3, 0x5c, 0xde, 0xdd, 0x0e, 0, 0x44, 0x2d];
-    let saved = Some(Rule { is_by_frame: false, top: 32, frame: Some(-32) });
+    let saved = by_stack(32, Some(-32), -24);
     for (offset, rule) in [(0, None), (4, None), (8, saved), (35, saved), (36, None), (40, None)] {
         assert_eq!(rule_at(&gnu, offset), rule, "at {offset}");
     }
-    assert_eq!(saved.unwrap().back(), Some(-24));
     // sub sp, sp, 48; stp x29, x30, [sp, 32]; add x29, sp, 32
     let llvm = [0x44, 0x0e, 48, 0x48, 0x0c, 29, 16, 0x9e, 1, 0x9d, 2];
-    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16) });
+    let by_frame = Some(Rule { is_by_frame: true, top: 16, frame: Some(-16), back: -8 });
     for (offset, rule) in [(0, None), (4, None), (12, by_frame), (255, by_frame), (256, None)] {
         assert_eq!(rule_at(&llvm, offset), rule, "at {offset}");
     }
-    // The return address alone, and in another order.
-    for instructions in [&[0x0e, 16, 0x9e, 2][..], &[0x0e, 16, 0x9e, 2, 0x9d, 1]] {
-        assert_eq!(rule_at(instructions, 0), None, "{instructions:?}");
-    }
+    // The return address alone (-fomit-frame-pointer), and apart from the frame pointer.
+    assert_eq!(rule_at(&[0x0e, 32, 0x93, 4, 0x9e, 3], 0), by_stack(32, None, -24));
+    assert_eq!(rule_at(&[0x0e, 32, 0x9e, 4, 0x9d, 1], 0), None);
 }
 
 #[cfg(target_arch = "x86_64")]
