@@ -28,7 +28,7 @@ pub struct Rule {
 /// is. `None`: it does not.
 fn place_of(frame: Option<i64>, back: i64) -> Option<i64> {
     if cfg!(target_arch = "aarch64") {
-        frame.is_none_or(|frame| frame + 8 == back).then_some(back)
+        frame.is_none_or(|frame| frame.checked_add(8) == Some(back)).then_some(back)
     } else {
         (back == -8).then_some(frame.unwrap_or(0))
     }
