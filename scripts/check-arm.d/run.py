@@ -1,5 +1,6 @@
 """Runs tests in the emulated machine, each in a process of its own as nextest does, and writes what failed."""
 
+import fcntl
 import os
 import pathlib
 import socket
@@ -12,12 +13,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RESULTS = pathlib.Path(sys.argv[1])
 TIMEOUT = 900
-"""Seconds: an emulated processor is some twenty times slower than a real one."""
+"""Seconds: an emulated processor is many times slower than a real one."""
 
 
 def loopback_up():
     with socket.socket() as any_socket:
-        import fcntl
         siocsifflags, iff_up = 0x8914, 1
         fcntl.ioctl(any_socket, siocsifflags, struct.pack("16sh14x", b"lo", iff_up))
 
@@ -48,6 +48,8 @@ def main():
         jobs += [(binary, name) for name in names if whole[name].startswith(wanted) and not whole[name].startswith(left_out)]
     page = os.sysconf("SC_PAGESIZE")
     print(f"{os.uname().machine}, Linux {os.uname().release}, pages of {page} bytes, {len(jobs)} tests", flush=True)
+    if not jobs or page != int((RESULTS / "page_bytes").read_text()):
+        sys.exit("this is not what was asked for")
     failed = 0
     with open(RESULTS / "results", "a", encoding="utf-8") as results, ThreadPoolExecutor(os.cpu_count()) as pool:
         running = {pool.submit(run, *job): job for job in jobs}

@@ -28,6 +28,9 @@ use gpuspy_wire::build_id::BuildId;
 pub use perf_map::Process;
 use std::path::Path;
 
+/// The kernel's code in each process, which is in no file. On Arm, a signal's handler returns to it (vdso(7)).
+const KERNELS: &str = "linux-vdso.so.1";
+
 /// Finds the frames of each place in the files of a process; `None`: nothing is known of the process.
 pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
     let mut files: HashMap<(&str, BuildId), Vec<usize>> = HashMap::default();
@@ -46,6 +49,7 @@ pub fn resolve(places: &[Place], process: Option<&Process>) -> Found {
                 Some(frames) => Answer::Frames(frames),
                 None => continue,
             },
+            KERNELS => continue,
             path => {
                 file::look_up(Path::new(path), build_id, process.map(|process| process.began), &addresses)
             }

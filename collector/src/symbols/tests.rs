@@ -83,6 +83,14 @@ fn other_files_are_no_program_and_are_not_waited_for() {
     }
 }
 
+/// A report of a program for Arm that launches in a handler of a signal said that a file could not be read.
+#[test]
+fn the_kernels_code_is_no_file_that_could_be_read() {
+    let place = Place { path: "linux-vdso.so.1".to_owned(), build_id: [1; 20], offset: 0x1000 };
+    let found = resolve(&[place], Some(&ran_at(0)));
+    assert_eq!((found.frames, found.unread), (vec![Vec::new()], vec![]));
+}
+
 /// Damages the file at random places, most of them in its headers and its debug information, and looks addresses up.
 #[test]
 fn a_damaged_file_ends_in_no_panic_and_soon() {
