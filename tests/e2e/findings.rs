@@ -193,6 +193,14 @@ fn a_loop_of_queries_in_every_step_is_found_as_the_wait_that_it_is() {
     fault.is_absent_from_the_twin();
 }
 
+/// With a millisecond of sleep between two queries, the host was said to be late with the input.
+#[test]
+fn a_loop_of_queries_with_sleeps_between_them_is_found_as_the_wait_that_it_is() {
+    let fault = Fault { program: "sleepy_polls", id: "sync-per-step", settings: &[] };
+    fault.is_reported_with_its_gain();
+    fault.is_absent_from_the_twin();
+}
+
 /// A program that waits for its loader was told not to read the loss, which would gain nothing.
 #[test]
 fn a_loader_that_is_too_slow_is_found_with_its_gain_and_not_the_wait_before_it() {

@@ -60,9 +60,11 @@ const RUNNING: Advice = Advice {
 /// If the thread is off the CPU.
 const OFF_CPU: Advice = Advice {
     pytorch: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. Write \
-              checkpoints and logs, and read files, in other threads. py-spy dump --pid PID shows where it waits.",
-    jax: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. py-spy dump \
-          --pid PID shows where.",
+              checkpoints and logs, and read files, in other threads; but what computes in Python there holds Python's lock (the \
+              GIL), and belongs into other processes. py-spy dump --pid PID shows where it waits, and which thread has that lock.",
+    jax: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. What computes in \
+          Python in other threads holds Python's lock (the GIL), and belongs into other processes. py-spy dump --pid PID shows \
+          where the thread waits, and which one has that lock.",
     cuda: "Let the thread that launches wait for nothing: it slept, or waited for I/O, a lock or another thread. Read and write files \
            in other threads. gdb -p PID, or py-spy dump --pid PID for Python, shows where.",
 };

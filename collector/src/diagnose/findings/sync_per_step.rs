@@ -65,11 +65,14 @@ const SCALES: Advice = Advice {
     ..FIX
 };
 
-/// If PyTorch asks for events or streams in a loop.
+/// If the program asks for events or streams in a loop.
 const QUERIES: Advice = Advice {
     pytorch: "Do not ask in a loop whether the GPU is ready (Event.query(), Stream.query()): that holds up the host as a wait does. \
               Launch the next step first, and use what an event stands for a step later; or let a stream wait for it with \
               Stream.wait_event(), which does not hold up the host.",
+    cuda: "Do not ask in a loop whether the GPU is ready: that holds up the host as a wait does, and a sleep between two queries \
+           ends after the GPU has. Launch the next step first, and use what an event stands for a step later; or let other streams \
+           wait with cudaStreamWaitEvent. Where the host has to wait, cudaEventSynchronize returns as soon as the GPU is done.",
     ..FIX
 };
 
@@ -175,7 +178,7 @@ enum What {
 fn what(facts: &Facts<'_>, waits: &Waits<'_>, (api, reads): (&str, u64)) -> What {
     let mut frameworks = facts.reports.iter().map(|report| report.process.framework);
     if !frameworks.all(|framework| framework == Framework::PyTorch) {
-        return What::Other;
+        return if is_query(api) { What::Asks } else { What::Other };
     }
     let line = waits.idle.source().line;
     let copies = |is_one: fn(&CopySite) -> bool| {
