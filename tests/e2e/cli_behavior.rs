@@ -1,9 +1,9 @@
 //! How the commands behave for the person who types them: help, exit codes, errors, pipes, a terminal.
 
-use gpuspy_tests::{Run, gpuspy, program, sim_lib};
+use gpuspy_tests::{Run, gpuspy, program, sim_lib, terminal};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -277,20 +277,6 @@ fn the_suggested_command_works_for_paths_with_shell_characters() {
     let output = shell.output().unwrap();
     assert!(output.status.success(), "{command}: {}", text(&output.stderr));
     assert!(text(&output.stdout).contains("plain_10us"));
-}
-
-/// Opens a pseudo-terminal: what is written to the second end is read from the first.
-fn terminal() -> (File, OwnedFd) {
-    let (mut master, mut slave) = (0, 0);
-    let (no_name, no_settings) = (std::ptr::null_mut(), std::ptr::null_mut());
-    let size = libc::winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: openpty fills two descriptors, which we own from then on, and only reads the size.
-    unsafe {
-        let result =
-            libc::openpty(&mut master, &mut slave, no_name, no_settings, (&raw const size).cast_mut());
-        assert_eq!(result, 0);
-        (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
-    }
 }
 
 /// Returns what the terminal's lines show at the end, and everything that was written.

@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -336,4 +338,18 @@ pub fn report(trace: &Path) -> Value {
     let wrong = agree::disagreements(&report);
     assert!(wrong.is_empty(), "the report of {} disagrees with itself: {wrong:#?}", trace.display());
     report
+}
+
+/// Opens a pseudo-terminal: what is written to the second end is read from the first.
+pub fn terminal() -> (File, OwnedFd) {
+    let (mut master, mut slave) = (0, 0);
+    let (no_name, no_settings) = (std::ptr::null_mut(), std::ptr::null_mut());
+    let size = libc::winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: openpty fills two descriptors, which we own from then on, and only reads the size.
+    unsafe {
+        let result =
+            libc::openpty(&mut master, &mut slave, no_name, no_settings, (&raw const size).cast_mut());
+        assert_eq!(result, 0);
+        (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::hangs::HangOptions;
 use super::launch;
+use super::observe::REAP;
 use super::printing::Printing;
-use super::run::REAP;
 use super::time::duration;
 use super::windows::{self, Exporter, Tables};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};

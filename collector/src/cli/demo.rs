@@ -14,7 +14,7 @@ mod workload;
 pub(super) use workload::{COMMAND as WORKLOAD, run as run_workload};
 
 use super::launch::PrivateDir;
-use super::run::{Observed, observe};
+use super::observe::{Observed, observe};
 use super::{Failure, doctor, export, print, quoted, report, say, say_what_is_missing};
 use crate::collect::{HangWatch, Session, Target};
 use crate::why::why;
@@ -126,8 +126,7 @@ fn perform(stage: &Stage, target: Target) -> Result<(PathBuf, Vec<Window>), Fail
         .env("GPUSPY_QUIET", "1")
         .env_remove("GPUSPY")
         .envs(stage.library_path.iter().map(|path| ("LD_LIBRARY_PATH", path)));
-    let Observed { status, collector, sessions } =
-        observe(target, command, &[], HangWatch::default(), false)?;
+    let Observed { status, collector, sessions } = observe(target, command, &[], HangWatch::default(), None)?;
     let traces = collector.traces();
     for session in &sessions {
         match session {

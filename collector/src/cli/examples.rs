@@ -35,6 +35,7 @@ Exit status: 0; 2 on bad usage or when something cannot be set up.";
 
 pub(super) const TOP: &str = "\
 Examples:
+  gpuspy top -- python train.py
   gpuspy run -o train.gspy -- python train.py     in one terminal
   gpuspy top train.gspy                           in another one
   gpuspy top traces/ --last 1m --every 10s        what a collector writes there (gpuspy collect --dir traces)
@@ -42,8 +43,10 @@ Examples:
   gpuspy top train.gspy --looks 1 | less          what it does now, once
 
 It only reads traces: programs and their collectors do nothing for it. Where a look takes long, the next one comes later.
+What CMD prints would be written over the screen: it goes to a file, which is named at the end. CMD is recorded as by gpuspy run,
+whose options are variables here (GPUSPY_TIMING=exact), and its trace is kept.
 
-Exit status: 0; 2 on bad usage, or if no program writes to the trace; 3 when it cannot be read.";
+Exit status: 0; 2 on bad usage, or if no program writes to the trace; 3 when it cannot be read; with CMD, as that of gpuspy run.";
 
 pub(super) const REPORT: &str = "\
 Examples:

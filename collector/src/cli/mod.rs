@@ -17,6 +17,7 @@ mod html;
 mod installation;
 mod launch;
 mod machines;
+mod observe;
 mod operations;
 mod output;
 mod panic;

@@ -1,5 +1,7 @@
 //! `gpuspy top`: what programs do now, looked at again and again.
 
+mod program;
+
 use super::following::Following;
 use super::report::Reading;
 use super::time::duration;
@@ -11,6 +13,7 @@ use crate::model::filter::Filter;
 use crate::report::{Section, View};
 use crate::trace::format::MAGIC;
 use clap::Args;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -18,10 +21,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 #[derive(Args, Debug)]
+#[command(override_usage = "gpuspy top [OPTIONS] <TRACE>\n       gpuspy top [OPTIONS] -- <CMD>...")]
 pub(super) struct Options {
     /// The trace of a running program, or the directory with those of several
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
+    #[arg(value_name = "TRACE", required_unless_present = "command", conflicts_with = "command")]
+    trace: Option<PathBuf>,
+    /// The trace of CMD: a file, or with several processes a directory of that name
+    /// [default: GPUSPY_OUTPUT, else gpuspy-<program>-<pid>.gspy]
+    #[arg(short, long, value_name = "PATH", requires = "command", conflicts_with = "trace")]
+    output: Option<PathBuf>,
     /// The time that is shown: the last T
     #[arg(long, value_name = "T", value_parser = duration, default_value = "10s")]
     last: u64,
@@ -29,7 +37,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "T", value_parser = duration, default_value = "2s")]
     every: u64,
     /// End after N looks [default: when the programs have ended]
-    #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = at_least::<1>, allow_negative_numbers = true, conflicts_with = "command")]
     looks: Option<usize>,
     /// Show these sections instead of the overview; may be repeated
     #[arg(long = "section", value_name = "NAME", value_delimiter = ',')]
@@ -45,6 +53,9 @@ pub(super) struct Options {
     devices: Vec<u32>,
     #[command(flatten)]
     style: StyleOptions,
+    /// A program to run and to look at until it ends, and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 /// A look takes a fifth of the time at most.
@@ -53,39 +64,99 @@ const REST: u32 = 4;
 const SOON: Duration = Duration::from_millis(200);
 
 pub(super) fn top(options: &Options) -> Result<ExitCode, Failure> {
-    panic::about(&options.trace);
-    let filter = options.filter()?;
-    let mut following = Following::of(options.last);
-    let (mut watched, mut looks, started) = (Vec::new(), 0, Instant::now());
+    let watch = Watch::new(options)?;
+    match &options.trace {
+        Some(trace) => follow(trace, watch),
+        None => program::run(options, watch),
+    }
+}
+
+/// Looks at the traces of programs that others started.
+fn follow(trace: &Path, mut watch: Watch<'_>) -> Result<ExitCode, Failure> {
+    panic::about(trace);
+    let started = Instant::now();
     loop {
         let began = Instant::now();
-        let Live { readable, is_begun } = live(&options.trace)?;
-        let is_over = readable.is_empty();
-        match (is_over, watched.is_empty()) {
-            (false, _) => {
-                following.keep(&readable);
-                watched = readable;
-            }
-            (true, true) if is_begun || is_made(&options.trace, started) || is_collected(&options.trace) => {
+        match watch.look(trace)? {
+            Seen::Nothing { is_begun } if is_begun || is_made(trace, started) || is_collected(trace) => {
                 std::thread::sleep(SOON);
                 continue;
             }
-            (true, true) => return Err(nothing_runs(&options.trace)),
-            // What was seen last, to its end.
-            (true, false) => {}
+            Seen::Nothing { .. } => return Err(nothing_runs(trace)),
+            Seen::ByNobody => return Ok(ExitCode::SUCCESS),
+            Seen::Ended if !is_collected(trace) => return Ok(ExitCode::SUCCESS),
+            Seen::Ended | Seen::Running => {}
         }
-        let is_read = look(options, &filter, &watched, &mut following)?;
-        looks += 1;
-        let is_last = options.looks.is_some_and(|most| looks >= most);
-        if !is_read || is_last || (is_over && !is_collected(&options.trace)) {
+        if watch.options.looks.is_some_and(|most| watch.looks >= most) {
             return Ok(ExitCode::SUCCESS);
         }
-        if is_over {
+        std::thread::sleep(watch.rest(began.elapsed()));
+    }
+}
+
+/// Looks at programs.
+struct Watch<'a> {
+    options: &'a Options,
+    filter: Filter,
+    following: Following,
+    /// The traces that were written at the last look.
+    watched: Vec<Found>,
+    looks: usize,
+}
+
+/// What was seen.
+#[derive(Debug)]
+enum Seen {
+    /// Programs that run.
+    Running,
+    /// Those that ran at the look before, to their end.
+    Ended,
+    /// No program has run since the look before. Of one, there may be a trace that cannot be read yet.
+    Nothing { is_begun: bool },
+    /// Nobody reads what is shown any more.
+    ByNobody,
+}
+
+impl<'a> Watch<'a> {
+    fn new(options: &'a Options) -> Result<Watch<'a>, Failure> {
+        let following = Following::of(options.last);
+        Ok(Watch { options, filter: options.filter()?, following, watched: Vec::new(), looks: 0 })
+    }
+
+    /// Shows the report of what traces have now.
+    fn look(&mut self, trace: &Path) -> Result<Seen, Failure> {
+        let Live { readable, is_begun } = live(trace)?;
+        let seen = match (readable.is_empty(), self.watched.is_empty()) {
+            (false, _) => {
+                self.following.keep(&readable);
+                self.watched = readable;
+                Seen::Running
+            }
+            (true, false) => Seen::Ended,
+            (true, true) => return Ok(Seen::Nothing { is_begun }),
+        };
+        let is_read = self.show(trace)?;
+        if matches!(seen, Seen::Ended) {
             // The next program may come.
-            watched.clear();
+            self.watched.clear();
         }
-        let (every, took) = (Duration::from_nanos(options.every), began.elapsed());
-        std::thread::sleep(every.saturating_sub(took).max(REST * took));
+        Ok(if is_read { seen } else { Seen::ByNobody })
+    }
+
+    /// Shows what the watched traces have.
+    fn show(&mut self, trace: &Path) -> Result<bool, Failure> {
+        let run = Reading::following(trace, self.watched.clone(), &mut self.following).run(&self.filter)?;
+        self.looks += 1;
+        // They may have gone meanwhile, which is said then.
+        if run.reports.is_empty() {
+            return Ok(true);
+        }
+        show(&run.drawn(self.options.view(), &self.options.style.style(io::stdout())))
+    }
+
+    /// How long to wait after a look that took so long.
+    fn rest(&self, took: Duration) -> Duration {
+        Duration::from_nanos(self.options.every).saturating_sub(took).max(REST * took)
     }
 }
 
@@ -99,21 +170,6 @@ impl Options {
         let (sections, top) = (self.sections.clone(), self.top);
         View { sections, top, ..View::default() }
     }
-}
-
-/// Shows the report of what the traces have now. Returns false if nobody reads it any more.
-fn look(
-    options: &Options,
-    filter: &Filter,
-    found: &[Found],
-    following: &mut Following,
-) -> Result<bool, Failure> {
-    let run = Reading::following(&options.trace, found.to_vec(), following).run(filter)?;
-    // They may have gone meanwhile, which is said then.
-    if run.reports.is_empty() {
-        return Ok(true);
-    }
-    show(&run.drawn(options.view(), &options.style.style(io::stdout())))
 }
 
 /// Draws a screen in the place of the one before, or below it if stdout is no terminal. Returns false if nobody reads it any more

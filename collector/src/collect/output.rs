@@ -11,6 +11,7 @@ use crate::why::said;
 use gpuspy_wire::record::{Fact, Namespace};
 use gpuspy_wire::segment::ProgramName;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
@@ -18,6 +19,8 @@ use std::path::{Path, PathBuf};
 
 /// The extension of a trace file.
 const EXTENSION: &str = "gspy";
+/// The extension of a file with what a program printed.
+const PRINTED: &str = "out";
 
 /// Where the user wants the traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +84,24 @@ impl Target {
                 "no directory for the trace is writable, neither this one nor GPUSPY_DIR, TMPDIR and /tmp: choose one with -o",
             )
         })
+    }
+
+    /// Creates an empty file for what a command prints, beside the traces: `FILE.out`, or `gpuspy-<program>-<pid>.out` with the pid of
+    /// this process.
+    ///
+    /// # Errors
+    /// Fails if it cannot be written.
+    pub(crate) fn create_printed(&self, command: &OsStr) -> Result<PathBuf> {
+        let program = Path::new(command).file_name().unwrap_or(command);
+        let program = in_file_names(ProgramName::new(program.as_encoded_bytes()));
+        let stem = format!("gpuspy-{program}-{}", std::process::id());
+        match self {
+            Target::Named(place) | Target::Directory(place) => reserve(place, &stem, PRINTED),
+            Target::File(path) => {
+                let name = path.file_name().map_or(stem.into(), OsStr::to_string_lossy);
+                reserve(path.parent().unwrap_or(Path::new("")), &name, PRINTED)
+            }
+        }
     }
 }
 
@@ -240,7 +261,7 @@ impl Traces {
     fn place(&mut self, stem: String) -> Result<usize> {
         let cannot = |path: &Path| format!("cannot write {}", path.display());
         let path = match (&self.target, self.traces.len()) {
-            (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"))?,
+            (Target::Named(place), 0) => reserve(place, &format!("gpuspy-{stem}"), EXTENSION)?,
             (Target::File(path), 0) => {
                 // `GPUSPY_OUTPUT` of a bare preload has not been looked at before.
                 may_be_replaced(path)?;
@@ -252,9 +273,9 @@ impl Traces {
             }
             (Target::Named(_) | Target::File(_), _) => {
                 let directory = self.become_directory()?;
-                reserve(&directory, &stem)?
+                reserve(&directory, &stem, EXTENSION)?
             }
-            (Target::Directory(directory), _) => reserve(directory, &stem)?,
+            (Target::Directory(directory), _) => reserve(directory, &stem, EXTENSION)?,
         };
         let number = self.count;
         self.count += 1;
@@ -334,12 +355,12 @@ fn private_directory() -> DirBuilder {
     builder
 }
 
-/// Creates `DIR/STEM.gspy`, or if that exists, `DIR/STEM-2.gspy`, `DIR/STEM-3.gspy`, ….
-fn reserve(directory: &Path, stem: &str) -> Result<PathBuf> {
+/// Creates `DIR/STEM.EXTENSION`, or if that exists, `DIR/STEM-2.EXTENSION`, `DIR/STEM-3.EXTENSION`, ….
+fn reserve(directory: &Path, stem: &str, extension: &str) -> Result<PathBuf> {
     for n in 1.. {
         let path = match n {
-            1 => directory.join(format!("{stem}.{EXTENSION}")),
-            n => directory.join(format!("{stem}-{n}.{EXTENSION}")),
+            1 => directory.join(format!("{stem}.{extension}")),
+            n => directory.join(format!("{stem}-{n}.{extension}")),
         };
         match OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path) {
             Ok(_) => return Ok(path),

@@ -129,6 +129,9 @@ impl fmt::Display for Filter {
             [first @ .., last] => Some(format!("{what}s {} and {last}", first.join(", "))),
         };
         let seconds = |ns: u64| format!("{} s", ns as f64 / 1e9);
+        // Nobody chose the moment from which the last seconds are counted.
+        let is_computed = self.last.is_some_and(|last| last >= 1_000_000_000);
+        let shown = |ns: u64| if is_computed { ns / 1_000_000 * 1_000_000 } else { ns };
         let conditions =
             [
                 list("device", self.devices.iter().map(u32::to_string).collect()),
@@ -139,7 +142,7 @@ impl fmt::Display for Filter {
                     if from == to { format!("step {from}") } else { format!("steps {from} to {to}") }
                 }),
                 self.last.map(|last| format!("the last {}", seconds(last))),
-                self.since.map(|since| format!("from {}", seconds(since))),
+                self.since.map(|since| format!("from {}", seconds(shown(since)))),
                 self.until.map(|until| format!("until {}", seconds(until))),
             ];
         let conditions: Vec<String> = conditions.into_iter().flatten().collect();

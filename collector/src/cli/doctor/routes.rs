@@ -4,7 +4,7 @@
 use super::child::{Nursery, Silent};
 use super::probe::{Called, MEMSETS, Probe};
 use super::{Check, Level, ONE_RELEASE, ORDER};
-use crate::cli::run::wait_for_the_last;
+use crate::cli::observe::wait_for_the_last;
 use crate::collect::{self, Collector, Target};
 use crate::trace::TraceReader;
 use crate::trace::record::{Body, What};
