@@ -87,6 +87,12 @@ fn a_host_that_sleeps_between_steps_is_outside_cuda_and_its_waits_owe_little() {
     });
 }
 
+/// Queries after the first that succeeded shared its record, and what the host did between them counted as waiting.
+#[test]
+fn a_host_that_goes_on_asking_after_the_work_is_done_waits_no_more() {
+    until_one_is_good(|| dominates("outside_cuda", &run("asking_on", "launch=3000,other=500")).map(drop));
+}
+
 #[test]
 fn allocating_in_each_step_is_the_cause_of_the_gaps() {
     check("allocating", "launch=3000,other=400000");

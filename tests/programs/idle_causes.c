@@ -3,7 +3,7 @@
 // link: -l:libcuda.so.1
 #include "driver.h"
 
-enum { STEPS = 40, SLEEP_US = 3000, BYTES = 1 << 16 };
+enum { STEPS = 40, SLEEP_US = 3000, PARTS = 4, BYTES = 1 << 16 };
 
 static CUfunction kernel;
 static CUstream stream, other;
@@ -34,6 +34,24 @@ static void outside_cuda(void)
     launch(kernel, stream);
     CHECK(cuStreamSynchronize(stream));
     SPENT(pause_us(SLEEP_US));
+}
+
+static __attribute__((noinline)) bool is_done(void)
+{
+    return cuEventQuery(event) == CUDA_SUCCESS;
+}
+
+// The host asks until the work is done, and goes on asking between the parts of what it does itself.
+static void asking_on(void)
+{
+    launch(kernel, stream);
+    CHECK(cuEventRecord(event, stream));
+    while (!is_done())
+        continue;
+    for (int part = 0; part < PARTS; part++) {
+        SPENT(pause_us(SLEEP_US / PARTS));
+        REQUIRE(is_done());
+    }
 }
 
 static void explicit_sync(void)
@@ -97,6 +115,7 @@ int main(int argc, char **argv)
         {"outside_cuda", outside_cuda}, {"explicit_sync", explicit_sync}, {"allocating", allocating},
         {"freeing", freeing},           {"launching", launching},         {"loading", loading},
         {"copying", copying},           {"stream_wait", stream_wait},     {"host_callback", host_callback},
+        {"asking_on", asking_on},
     };
     start_cuda();
     kernel = load_kernel("step_5us");

@@ -466,6 +466,8 @@ pub mod flag {
     /// Timed alone among the launches of runs ([`Untimed::Run`](super::Untimed::Run)) and drawn at random: it
     /// represents its kernel's launches in them.
     pub const SAMPLED: u16 = 1 << 13;
+    /// An [`Api`](super::Api) of queries in a row, of which the last one at most found that the work was done: a loop that waits.
+    pub const UNTIL_DONE: u16 = 1 << 14;
 }
 
 /// The first eight bytes of every record.

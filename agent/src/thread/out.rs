@@ -3,10 +3,11 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use gpuspy_wire::in_progress;
-use gpuspy_wire::record::{Api, CELL_WORDS, Head, Launch, Loss, LossCause, Record};
+use gpuspy_wire::record::{Api, CELL_WORDS, Head, Launch, Loss, LossCause, Record, flag};
 use gpuspy_wire::ring::{LEVELS, Prepared};
 use gpuspy_wire::segment::Counters;
 
+use crate::cuda::CUDA_SUCCESS;
 use crate::sink::Session;
 use crate::sink::segment::Claim;
 use crate::sys::{self, ticks};
@@ -216,15 +217,21 @@ impl Out {
     }
 
     /// Adds a query to those that share a record, if it is like them: of the same call at the same place, a tenth of a
-    /// second after the first one at most. Otherwise it begins another record. `query.inside`: the ticks that it took.
+    /// second after the first one at most, and not after a loop that waited until the work was done. Otherwise it begins another
+    /// record. (One that finds work unfinished again begins none by itself: programs ask for many streams by turns.)
+    /// `query.inside`: the ticks that it took.
     pub fn add_query(&mut self, query: Api) {
         let queries = &mut self.queries;
+        let is_over = queries.head.flags & flag::UNTIL_DONE != 0 && queries.result == CUDA_SUCCESS;
         let is_like = queries.head.api == query.head.api
             && queries.caller == query.caller
             && query.end.wrapping_sub(queries.begin) < sys::tenth_of_a_second();
-        if !is_like {
+        if !is_like || is_over {
             self.push_queries();
             self.queries = query;
+            if query.result != CUDA_SUCCESS {
+                self.queries.head.flags |= flag::UNTIL_DONE;
+            }
             return;
         }
         queries.end = query.end;
@@ -335,6 +342,7 @@ fn grow_at_once(claim: &mut Claim, session: Option<Session>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cuda::CUDA_ERROR_NOT_READY;
     use crate::sink::{Live, wiped};
     use core::ptr::NonNull;
     use core::sync::atomic::AtomicU32;
@@ -351,6 +359,33 @@ mod tests {
         live.key = AtomicU32::new(key);
         // SAFETY: mapped for good; no part behind the front is used.
         unsafe { Session::new(NonNull::from(live)) }
+    }
+
+    /// What a program did behind a loop that waits, and between later queries, counted as waiting.
+    #[test]
+    fn a_loop_of_queries_ends_with_the_first_that_succeeds() {
+        sys::host_clock(); // how long a tenth of a second is, is known from here on
+        // The queries of each record, and whether they are a loop.
+        let records = |results: &[i32]| {
+            let (mut out, mut records) = (Out::NONE, Vec::new());
+            let mut last = None;
+            for (at, &result) in results.iter().enumerate() {
+                let head = Head { api: 1, ..Head::default() };
+                out.add_query(Api { head, result, end: at as u64, ..NO_QUERIES });
+                if out.queries.more == 0 {
+                    records.extend(last);
+                }
+                last = Some((out.queries.more + 1, out.queries.head.flags & flag::UNTIL_DONE != 0));
+            }
+            records.extend(last);
+            records
+        };
+        let (n, s) = (CUDA_ERROR_NOT_READY, CUDA_SUCCESS);
+        assert_eq!(records(&[n, n, n, s]), [(4, true)]);
+        assert_eq!(records(&[n, s, s, s, n]), [(2, true), (3, false)]);
+        assert_eq!(records(&[s, s, s]), [(3, false)]);
+        assert_eq!(records(&[n, n]), [(2, true)]);
+        assert_eq!(records(&[s, n, s, n, s, n, n, s]), [(8, false)], "of many streams, by turns");
     }
 
     /// A stop of minutes counted as the agent's cost, and a step back as half of all ticks that there are.

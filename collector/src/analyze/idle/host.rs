@@ -38,7 +38,7 @@ pub struct Over {
 /// How long a process has made no call before its end, for what it waits for not to be like what it did before, ns. An interpreter takes less
 /// to end.
 const SILENT: i64 = 1_000_000_000;
-/// So many queries in a row are a loop. One that failed and one that succeeded may have any work between them.
+/// So many queries until the work is done are a loop. If only the second one finds it done, there may be any work between both.
 const AGAIN: u32 = 3;
 
 /// The host's side of a process.
@@ -319,8 +319,8 @@ impl Host {
     }
 
     /// Takes queries in a row, which are one record. A program that spends half of that time or more in them, or makes the next one
-    /// [soon](LONG), polls: it waits for the GPU. So does one that asks [again and again](AGAIN) and does nothing else on the GPU, with
-    /// a sleep in between, say: then the GPU has been idle since before the last query. Else the time between them is the program's own.
+    /// [soon](LONG), polls: it waits for the GPU. So does one that asks [again and again](AGAIN) until the work is done, with a sleep in
+    /// between, say. Else the time between them is the program's own.
     fn queries(&mut self, event: &Event<'_>, api: &Api) {
         let (number, caller, is_paused) = (event.record.thread, event.caller, self.is_paused);
         let period = &self.counted;
@@ -328,7 +328,8 @@ impl Host {
         let (from, to) = (host(api.call.begin), host(api.call.end));
         thread.reach(from, to, is_paused, period);
         let between = api.call.end.saturating_sub(api.call.begin).saturating_sub(api.inside);
-        if api.calls < AGAIN && between > api.inside && between / u64::from(api.calls) >= LONG {
+        let is_loop = api.calls >= AGAIN && api.call.flags & flag::UNTIL_DONE != 0;
+        if !is_loop && between > api.inside && between / u64::from(api.calls) >= LONG {
             return thread.count(
                 Cause::OtherCall,
                 from,
