@@ -6,6 +6,12 @@ use crate::sys::Caller;
 
 /// No frame is larger than this, bytes: a rule that says so is not believed.
 const LARGEST: u64 = 1 << 20;
+/// A hook is no further than this from what it has called, bytes.
+#[cfg(target_arch = "aarch64")]
+const LARGEST_BETWEEN: u64 = 1 << 16;
+/// The frame of a hook is no larger than this, bytes.
+#[cfg(target_arch = "aarch64")]
+const LARGEST_HOOK: u64 = 1 << 10;
 /// A stack is no larger than this, bytes.
 const LARGEST_STACK: u64 = 1 << 30;
 
@@ -20,33 +26,23 @@ pub struct Frames<R> {
     /// The stack pointer and the frame pointer that the function at that address has after the return.
     stack: u64,
     frame: u64,
-    /// Whether the stack pointer is known. On Arm, a hook's frame record is not at its frame's top, so what its caller's is is known
-    /// only once a frame was found by the frame pointer; until then, `stack` is below it.
-    knows_stack: bool,
     /// The end of the thread's stack: nothing is read from there on.
     end: u64,
 }
 
 impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
-    /// Starts at a hook that has not returned, which has a frame record as the ABI has it: the caller's frame pointer, and above
-    /// it the return address. `first_stack` is the end of the first thread's stack.
+    /// Starts at a hook that has not returned. `first_stack` is the end of the first thread's stack.
     #[inline(always)]
     pub fn from(caller: Caller, first_stack: u64, rule: R) -> Frames<R> {
-        let stack = caller.frame + 16;
-        let end = end_of(stack, first_stack);
-        // SAFETY: the hook's frame record, in a frame of this thread's that has not returned.
-        let frame = unsafe { read(caller.frame) };
-        let knows_stack = cfg!(target_arch = "x86_64");
-        Frames { rule, address: caller.address, has_begun: false, stack, frame, knows_stack, end }
+        let (stack, frame) = registers_of(caller, &rule).unwrap_or((0, 0));
+        let end = if stack == 0 { 0 } else { end_of(stack, first_stack) };
+        Frames { rule, address: caller.address, has_begun: false, stack, frame, end }
     }
 
     /// Goes on to the caller of the function that is at `address`. `None`: nobody knows it.
     #[inline(always)]
     fn next_of(&mut self, address: u64) -> Option<u64> {
         let rule = (self.rule)(address)?;
-        if cfg!(target_arch = "aarch64") && !rule.is_by_frame && !self.knows_stack {
-            return None;
-        }
         let base = if rule.is_by_frame { self.frame } else { self.stack };
         // Where it wraps around, so does the distance, which is then too large.
         let top = base.wrapping_add_signed(rule.top);
@@ -70,7 +66,6 @@ impl<R: Fn(u64) -> Option<Rule>> Frames<R> {
                 self.frame = read(at);
             }
             self.stack = top;
-            self.knows_stack = true;
             Some(unsigned(read(back)))
         }
     }
@@ -88,6 +83,48 @@ impl<R: Fn(u64) -> Option<Rule>> Iterator for Frames<R> {
         self.has_begun = true;
         (self.address != 0).then_some(self.address)
     }
+}
+
+/// Returns the stack pointer and the frame pointer of a hook's caller: the hook's frame record, its caller's frame pointer below the
+/// return address, is at the top of its frame.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn registers_of(caller: Caller, _rule: impl Fn(u64) -> Option<Rule>) -> Option<(u64, u64)> {
+    // SAFETY: the hook's frame record, in a frame of this thread's that has not returned.
+    Some((caller.frame + 16, unsafe { read(caller.frame) }))
+}
+
+/// Returns the stack pointer and the frame pointer of a hook's caller. On Arm, a frame record may be anywhere in its frame, and a hook
+/// that ended with a jump to another function has none any more, while that function has one in its place. So frame records are
+/// followed from here to the one with the return address, and the rule of an address in its function says where the top is.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn registers_of(caller: Caller, rule: impl Fn(u64) -> Option<Rule>) -> Option<(u64, u64)> {
+    let (here, mut address): (u64, u64);
+    // SAFETY: reads a register, which has this function's frame record (build.rs), and the address behind these instructions.
+    unsafe {
+        core::arch::asm!("mov {}, x29", "adr {}, 4", out(reg) here, out(reg) address,
+            options(nomem, nostack, preserves_flags));
+    }
+    let mut record = here;
+    // What is between, our own code and NVIDIA's runtime, has small frames. So all reads are of one stack, and not above it.
+    while record.wrapping_sub(here) <= LARGEST_BETWEEN
+        && record <= caller.frame + LARGEST_HOOK
+        && record.is_multiple_of(8)
+    {
+        // SAFETY: between this function's frame record and the frame of the hook's caller, or little above its lower end.
+        let (outer, back) = unsafe { (read(record), read(record + 8)) };
+        if back == caller.address {
+            let rule = rule(address).filter(|rule| rule.is_by_frame)?;
+            let top = record.wrapping_add_signed(rule.top);
+            return (16..=LARGEST).contains(&top.wrapping_sub(record)).then_some((top, outer));
+        }
+        if outer <= record {
+            return None;
+        }
+        (record, address) = (outer, unsigned(back));
+    }
+    None
 }
 
 /// Returns a return address as it is.
@@ -130,12 +167,18 @@ mod tests {
     use super::*;
     use core::sync::atomic::{AtomicU64, Ordering};
 
+    /// Starts at a hook that has this frame record at the top of its frame.
+    fn frames<R: Fn(u64) -> Option<Rule>>(hook: &AtomicU64, end: u64, rule: R) -> Frames<R> {
+        let stack = core::ptr::from_ref(hook) as u64 + 16;
+        Frames { rule, address: 0x100, has_begun: false, stack, frame: hook.load(Ordering::Relaxed), end }
+    }
+
     /// A stack as functions leave it: a frame by the stack pointer, one by the frame pointer, and one without a rule.
     #[test]
     fn frames_are_followed_by_their_rules_and_end_where_one_is_missing() {
         let words: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
         let at = |word: usize| words.as_ptr() as u64 + 8 * word as u64;
-        let (hook, third, end) = (at(0), at(20), at(32));
+        let (third, end) = (at(20), at(32));
         for (word, value) in [
             (0, 77), // the frame pointer of the hook's caller, and its return address
             (1, 0x100),
@@ -151,8 +194,7 @@ mod tests {
             0x200 => Some(Rule { is_by_frame: true, top: 16, frame: Some(-16), back: -8 }),
             _ => None,
         };
-        let caller = Caller { address: 0x100, frame: hook };
-        let frames = Frames { end, knows_stack: true, ..Frames::from(caller, 0, rule) };
+        let frames = frames(&words[0], end, rule);
         assert_eq!(frames.clone().collect::<Vec<_>>(), [0x100, 0x200, 0x300]);
         let cut = Frames { end: at(19), ..frames };
         assert_eq!(cut.collect::<Vec<_>>(), [0x100, 0x200], "nothing is read behind the end of the stack");
@@ -162,32 +204,20 @@ mod tests {
     #[test]
     fn a_frame_is_looked_for_only_when_it_is_asked_for() {
         let stack = [0, 0x100, 0, 0x200, 0, 0].map(AtomicU64::new);
-        let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
         let rule = |at| {
             assert_eq!(at, 0x100, "nobody wants what is behind the second frame");
             Some(Rule { is_by_frame: false, top: 16, frame: Some(-16), back: -8 })
         };
-        let frames = Frames {
-            end: stack.as_ptr_range().end as u64,
-            knows_stack: true,
-            ..Frames::from(caller, 0, rule)
-        };
+        let frames = frames(&stack[0], stack.as_ptr_range().end as u64, rule);
         assert_eq!(frames.take(2).collect::<Vec<_>>(), [0x100, 0x200]);
     }
 
     #[test]
     fn a_rule_that_leads_out_of_its_frame_is_not_believed() {
         let stack = [0, 0x100, 5, 0x200, 0, 0, 0, 0].map(AtomicU64::new);
-        let caller = Caller { address: 0x100, frame: stack.as_ptr() as u64 };
         let end = stack.as_ptr_range().end as u64;
-        let followed = |rule: Rule| {
-            let frames = Frames {
-                end,
-                knows_stack: true,
-                ..Frames::from(caller, 0, move |at| (at == 0x100).then_some(rule))
-            };
-            frames.collect::<Vec<_>>()
-        };
+        let followed =
+            |rule| frames(&stack[0], end, move |at| (at == 0x100).then_some(rule)).collect::<Vec<_>>();
         let right = Rule { is_by_frame: false, top: 16, frame: Some(-16), back: -8 };
         assert_eq!(followed(right), [0x100, 0x200]);
         for (top, frame) in [
@@ -202,6 +232,46 @@ mod tests {
             assert_eq!(followed(Rule { top, frame, ..right }), [0x100], "{top} {frame:?}");
         }
         assert_eq!(followed(Rule { is_by_frame: true, ..right }), [0x100], "its frame pointer is none");
+    }
+
+    /// On Arm, nothing was read above a hook of which only that was known where its frame record is, and above one that ended with a
+    /// jump, what lay there by then was taken for its frame record.
+    #[test]
+    fn the_registers_of_a_hooks_caller_are_known_also_if_the_hook_ended_with_a_jump() {
+        type Registers = Option<(u64, u64)>;
+        #[inline(never)]
+        fn hook<const WORDS: usize>() -> Registers {
+            let space = core::hint::black_box([0u64; WORDS]);
+            let registers = registers_of(crate::sys::caller!(), super::super::rule::of);
+            core::hint::black_box(space);
+            registers
+        }
+        #[inline(never)]
+        fn hook_that_calls() -> Registers {
+            core::hint::black_box(called(crate::sys::caller!()))
+        }
+        #[inline(never)]
+        fn hook_that_jumps() -> Registers {
+            called(crate::sys::caller!())
+        }
+        #[inline(never)]
+        fn called(caller: Caller) -> Registers {
+            let space = core::hint::black_box([1u64; 8]);
+            let registers = registers_of(caller, super::super::rule::of);
+            core::hint::black_box(space);
+            registers
+        }
+        let (stack, frame): (u64, u64);
+        // SAFETY: reads two registers.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::asm!("mov {}, rsp", "mov {}, rbp", out(reg) stack, out(reg) frame, options(nomem, nostack));
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!("mov {}, sp", "mov {}, x29", out(reg) stack, out(reg) frame, options(nomem, nostack));
+        }
+        for registers in [hook::<1>(), hook::<100>(), hook_that_calls(), hook_that_jumps()] {
+            assert_eq!(registers, Some((stack, frame)));
+        }
     }
 
     #[test]
