@@ -175,15 +175,15 @@ impl Copied {
 
     /// Copies an object, if there is room for it.
     fn add(&mut self, loaded: &Loaded<'_>) -> bool {
-        let Some(addresses) = loaded.addresses() else { return true };
+        let Some(code) = loaded.code() else { return true };
         let path = loaded.path();
         let has_room = self.places.len() < self.places.capacity()
             && path.len() <= self.paths.capacity() - self.paths.len();
         if has_room {
             let place = Place {
                 bias: loaded.base(),
-                start: addresses.start,
-                end: addresses.end,
+                start: code.start,
+                end: code.end,
                 // SAFETY: the object is loaded during the walk: its segments are mapped.
                 build_id: unsafe { build_id(loaded.base(), loaded.headers()) },
             };
@@ -229,6 +229,25 @@ mod tests {
         assert_eq!(Some(libc.0.bias), libraries::base_of(libc.0.start));
         assert_ne!(libc.0.build_id, BuildId::default());
         assert_eq!(copied.objects().next().unwrap().1, b"", "the program has no path");
+    }
+
+    /// On Arm, generated code that lay between two segments of the loader was taken for the loader's.
+    #[test]
+    fn objects_have_only_the_addresses_of_their_code() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let code: Vec<_> = maps
+            .lines()
+            .filter_map(|line| {
+                let (range, rest) = line.split_once(' ')?;
+                let (start, end) = range.split_once('-')?;
+                (rest.get(2..3) == Some("x")).then(|| number(start)..number(end))
+            })
+            .collect();
+        for (place, path) in Copied::of_all().unwrap().objects() {
+            let is_code = |address| code.iter().any(|range| range.contains(&address));
+            assert!(is_code(place.start) && is_code(place.end - 1), "{}: {maps}", path.escape_ascii());
+        }
     }
 
     #[test]

@@ -495,6 +495,13 @@ impl Loaded<'_> {
         self.segments().map(|(range, _)| range).reduce(|first, last| first.start..last.end)
     }
 
+    /// Returns the addresses of its code. Between other segments there may be something else: the kernel maps only the segments of the
+    /// program and of the loader, and on Arm these are 64 KiB apart, also where pages are smaller.
+    pub fn code(&self) -> Option<Range<u64>> {
+        let code = self.segments().filter(|(_, flags)| flags & libc::PF_X != 0);
+        code.map(|(range, _)| range).reduce(|first, last| first.start..last.end)
+    }
+
     pub fn holds(&self, address: u64) -> bool {
         self.segments().any(|(range, _)| range.contains(&address))
     }

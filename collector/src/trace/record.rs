@@ -538,9 +538,9 @@ pub struct NvtxRange {
 /// An executable mapping, as it was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Module {
-    /// First address.
+    /// First address of its code.
     pub start: u64,
-    /// First address after it.
+    /// First address after that.
     pub end: u64,
     /// Load bias.
     pub bias: u64,

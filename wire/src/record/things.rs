@@ -134,9 +134,9 @@ pub struct Module {
     pub head: Head,
     /// When it was observed (ticks).
     pub at: u64,
-    /// The first address of the loaded object.
+    /// The first address of the loaded object's code. (Before, of the object.)
     pub start: u64,
-    /// The first address after it.
+    /// The first address after its code. (Before, after the object.)
     pub end: u64,
     /// The load bias: address − offset in the file's own numbering.
     pub bias: u64,
