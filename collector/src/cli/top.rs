@@ -51,11 +51,11 @@ pub(super) struct Options {
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
-    #[command(flatten)]
-    style: StyleOptions,
     /// A program to run and to look at until it ends, and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    style: StyleOptions,
 }
 
 /// A look takes a fifth of the time at most.
