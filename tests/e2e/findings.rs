@@ -193,10 +193,10 @@ fn a_loop_of_queries_in_every_step_is_found_as_the_wait_that_it_is() {
     fault.is_absent_from_the_twin();
 }
 
-/// With a millisecond of sleep between two queries, the host was said to be late with the input.
+/// With sleeps between the queries, the host was said to be late with the input.
 #[test]
 fn a_loop_of_queries_with_sleeps_between_them_is_found_as_the_wait_that_it_is() {
-    let fault = Fault { program: "sleepy_polls", id: "sync-per-step", settings: &[] };
+    let fault = Fault { program: "polls", id: "sync-per-step", settings: &[("SLEEP_US", "500")] };
     fault.is_reported_with_its_gain();
     fault.is_absent_from_the_twin();
 }

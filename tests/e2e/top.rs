@@ -144,6 +144,32 @@ fn a_program_that_top_starts_prints_nothing_over_its_screen() {
 }
 
 #[test]
+fn a_program_that_top_starts_and_that_hangs_is_said_to() {
+    let run = Run::of("hang").env("GPUSPY_HANG_AFTER", "1");
+    let mut command = run.gpuspy_command(&["top", "--every", "100ms", "--"]);
+    command.arg(program("hang")).arg("gate").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let pid = child.id() as i32;
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut seen = lines.filter(|line| line.contains("has been pending for"));
+    let said = seen.next();
+    end(pid);
+    seen.for_each(drop);
+    child.wait().unwrap();
+    println!("{said:?}");
+    assert!(said.is_some(), "it ended without a word of the hang");
+}
+
+/// `gpuspy run` obeyed the variable, and `gpuspy top` did not.
+#[test]
+fn the_limit_of_a_hang_is_that_of_the_variable() {
+    let mut command = Command::new(gpuspy());
+    let output = command.args(["top", "--", "true"]).env("GPUSPY_HANG_AFTER", "soon").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("GPUSPY_HANG_AFTER"), "{said}");
+}
+
+#[test]
 fn a_program_that_top_cannot_start_leaves_no_file() {
     let run = Run::of("launch_storm");
     let mut command = run.gpuspy_command(&["top", "--", "./missing"]);

@@ -1,5 +1,5 @@
-// 60 steps of 10 kernels of 200 us, after which the host asks every 20 us whether they are done, and then computes for 1 ms. The
-// fault: it does so in each step, and not in every 30th.
+// 60 steps of 10 kernels of 200 us, after which the host asks every 20 us whether they are done, or sleeps for SLEEP_US between two
+// queries if that is set, and then computes for 1 ms. The fault: it does so in each step, and not in every 30th.
 // link: -l:libcuda.so.1
 #include "fault.h"
 
@@ -8,6 +8,7 @@ enum { STEPS = 60, LAUNCHES = 10, RARELY = 30, BETWEEN_US = 20, HOST_US = 1000 }
 int main(int argc, char **argv)
 {
     begin(argc, argv, "step_200us");
+    const char *sleep_us = getenv("SLEEP_US");
     CUevent done;
     CHECK(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
     begin_loop();
@@ -17,7 +18,7 @@ int main(int argc, char **argv)
         CHECK(cuEventRecord(done, stream));
         if (is_faulty || step % RARELY == 0)
             while (cuEventQuery(done) == CUDA_ERROR_NOT_READY) // finding: sync-per-step
-                compute_us(BETWEEN_US);
+                sleep_us ? pause_us((unsigned)atoi(sleep_us)) : compute_us(BETWEEN_US);
         compute_us(HOST_US);
     }
     return end_loop();

@@ -44,7 +44,7 @@ Examples:
 
 It only reads traces: programs and their collectors do nothing for it. Where a look takes long, the next one comes later.
 
-CMD is recorded as by gpuspy run, whose options are variables here (GPUSPY_TIMING=exact), and its trace is kept. What it prints \
+CMD is recorded as by gpuspy run, whose other options are variables here (GPUSPY_TIMING=exact), and its trace is kept. What it prints \
 would be written over the screen: that goes to a file, which is named at the end.
 
 Exit status: 0; 2 on bad usage, or if no program writes to the trace; 3 when it cannot be read; with CMD, as that of gpuspy run.";

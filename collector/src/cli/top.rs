@@ -3,6 +3,7 @@
 mod program;
 
 use super::following::Following;
+use super::hangs::HangOptions;
 use super::report::Reading;
 use super::time::duration;
 use super::traces::{Found, Live, PATIENCE, live};
@@ -51,6 +52,8 @@ pub(super) struct Options {
     /// Only this GPU, by its CUDA device number in the program; may be repeated
     #[arg(long = "device", value_name = "N", allow_negative_numbers = true)]
     devices: Vec<u32>,
+    #[command(flatten)]
+    hangs: HangOptions,
     /// A program to run and to look at until it ends, and its arguments
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,

@@ -7,7 +7,7 @@ use crate::cli::observe::{self, Observed, not_started, observe};
 use crate::cli::traces::{PATIENCE, find};
 use crate::cli::{Failure, panic, quoted, say};
 use crate::collect::sys::{self, Stopped};
-use crate::collect::{Collector, HangWatch, Target};
+use crate::collect::{Collector, Target};
 use crate::why::why;
 use parking_lot::Mutex;
 use std::ffi::OsStr;
@@ -34,10 +34,10 @@ pub(super) fn run(options: &Options, watch: Watch<'_>) -> Result<ExitCode, Failu
     let printed = Printed::by(&mut command, program, &target)?;
     let again = options.command.iter().map(|word| word.to_string_lossy().into_owned());
     let again: Vec<String> = ["--".to_owned()].into_iter().chain(again).collect();
-    // Only one thread looks.
+    // Only one thread looks. What it shows begins with hangs.
     let watch = Mutex::new(watch);
     let look = |collector: &Collector, over: &Stopped| watch.lock().until(over, program, collector);
-    let observed = observe(target, command, &again, HangWatch::default(), Some(&look));
+    let observed = observe(target, command, &again, options.hangs.untold(), Some(&look));
     let ended = observed.and_then(|observed| match &observed.status {
         Ok(status) => Ok((*status, observed)),
         Err(error) => Err(not_started(program, error)),
