@@ -39,6 +39,7 @@ class Operation:
             "kernel": line["name"],
             "graph": f"Graph ({number} kernel{'' if number == 1 else 's'})",
             "burst": f"Burst ({number} launch{'' if number == 1 else 'es'})",
+            "run": f"Run ({number} launch{'' if number == 1 else 'es'})",
             "memset": "Memset",
         }.get(line["kind"], f"Memcpy {line['kind']}")
 
