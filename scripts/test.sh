@@ -125,7 +125,7 @@ scripts/check-packages.sh
 step "gpu-check.sh, gpu-probe and gpu-session on the simulated GPU"
 python3 -B -m unittest discover -s scripts/gpu-check.d/tests
 
-step "what Perfetto, HTA, TensorBoard's plugin and gpu-idle say of exports"
+step "what Perfetto, HTA, TensorBoard's plugin, gpu-idle and Prometheus say of exports"
 scripts/check-exports.sh
 
 step "queries on DuckDB"

@@ -34,6 +34,7 @@ mod kernel_handles;
 mod launches;
 mod lifecycle;
 mod memory;
+mod metrics;
 mod native_lines;
 mod native_stacks;
 mod nvtx;

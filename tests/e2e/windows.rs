@@ -15,12 +15,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs the client for some seconds under `collect` with these options, which ends when all is written.
-fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
+pub fn collected(folder: &Path, options: &[&str], seconds: &str) -> (Done, String) {
     collected_by(Command::new(gpuspy()), folder, options, Run::of("windows").arg(seconds))
 }
 
 /// Does the same with another client, and with another command that is gpuspy.
-fn collected_by(mut command: Command, folder: &Path, options: &[&str], client: Run) -> (Done, String) {
+pub fn collected_by(mut command: Command, folder: &Path, options: &[&str], client: Run) -> (Done, String) {
     command
         .arg("collect")
         .arg("--dir")
@@ -46,7 +46,7 @@ fn collected_by(mut command: Command, folder: &Path, options: &[&str], client: R
 }
 
 /// Returns the files and folders of a folder whose names begin or end so, in order.
-fn listed(folder: &Path, is_one: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+pub fn listed(folder: &Path, is_one: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> =
         entries.filter(|path| is_one(path.file_name().unwrap().to_str().unwrap())).collect();

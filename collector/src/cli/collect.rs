@@ -5,10 +5,10 @@ use super::launch;
 use super::observe::REAP;
 use super::printing::Printing;
 use super::time::duration;
-use super::windows::{self, Exporter, Tables};
+use super::windows::{self, Kept, MetricsFile, Tables, Taking, Wanted};
 use super::{Failure, panic, progress, quoted, say, say_what_is_missing};
 use crate::collect::sys::{self, Signals, Stop, Stopped};
-use crate::collect::{self, Collector, Session, Target, descriptors};
+use crate::collect::{self, Collector, Division, Session, Target, descriptors};
 use crate::model::outcome::Outcome;
 use crate::why::why;
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
@@ -43,6 +43,13 @@ pub(super) struct Options {
     /// Begin new traces every so often, as in 10m or 1h: for jobs that run for weeks
     #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with = "pid")]
     every: Option<Duration>,
+    /// Write counters for Prometheus into FILE after each window of time: where the time of GPUs went, and why they idled
+    /// (--every is 1m unless given)
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
+    metrics: Option<PathBuf>,
+    /// Remove traces whose window of time ended longer ago than that, as in 1h
+    #[arg(long, value_name = "DURATION", value_parser = window, conflicts_with_all = ["pid", "to"])]
+    keep: Option<Duration>,
     /// Turn each trace into tables under DIR/job=NAME.TIME/ when its time is over, and remove it (--every is 10m unless given)
     #[arg(long, value_name = "FORMAT", conflicts_with = "pid")]
     to: Option<Format>,
@@ -66,8 +73,10 @@ enum Format {
     Parquet,
 }
 
-/// The length of windows unless it is given.
-const WINDOW: Duration = Duration::from_secs(600);
+/// The length of windows that become tables unless it is given.
+const TABLES_EVERY: Duration = Duration::from_secs(600);
+/// The length of windows that are only counted unless it is given.
+const METRICS_EVERY: Duration = Duration::from_secs(60);
 
 /// Parses the length of windows: whole seconds.
 fn window(text: &str) -> Result<Duration, String> {
@@ -76,6 +85,32 @@ fn window(text: &str) -> Result<Duration, String> {
         return Err("windows last whole seconds, as in 30s, 10m or 1h".to_owned());
     }
     Ok(length)
+}
+
+impl Options {
+    /// How the collection in a directory is divided into windows, and what is made of their traces; `None` if it is not.
+    ///
+    /// # Errors
+    /// Fails if nothing can be made of them, or if there are none.
+    fn windows(&self, directory: &Path) -> Result<Option<(Division, Taking)>, Failure> {
+        let tables = self.to.map(|Format::Parquet| TABLES_EVERY);
+        let every = self.every.or(tables).or(self.metrics.as_ref().map(|_| METRICS_EVERY));
+        let Some(length) = every else {
+            return match self.keep {
+                Some(_) => Err(Failure::usage(
+                    "--keep removes traces of windows of time: say how long these are with --every, as in --every 10m",
+                )),
+                None => Ok(None),
+            };
+        };
+        let job = self.job.clone();
+        let wanted = Wanted {
+            metrics: self.metrics.as_deref().map(MetricsFile::new),
+            tables: self.to.map(|Format::Parquet| Tables { directory: directory.to_owned(), job }),
+            kept: self.keep.map(|age| Kept::new(directory, age, length)),
+        };
+        windows::begin(length, wanted).map(Some)
+    }
 }
 
 /// For so long after the first signal, further ones count as the same: timeout(1) sends one to a process and one to its group.
@@ -104,10 +139,9 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
     let _printing = Printing::begin(LAST_WORDS);
     let listener = bind_anew(&socket)?;
     let (collector, stopper) = Collector::new(Target::Directory(directory.clone()))?;
-    let tables = options.to.map(|Format::Parquet| Tables { directory, job: options.job.clone() });
-    let has_tables = tables.is_some();
-    let every = options.every.or(has_tables.then_some(WINDOW));
-    let (division, exporter) = every.map(|length| windows::begin(length, tables)).transpose()?.unzip();
+    let has_tables = options.to.is_some();
+    let windows = options.windows(&directory).inspect_err(|_| drop(fs::remove_file(&socket)))?;
+    let (division, taking) = windows.unzip();
     let collector = collector.watching(options.hangs.watch()).divided(division).telling(say_error);
     let collector = collector.following(&socket);
     let (over, is_over) = a_stop()?;
@@ -145,7 +179,7 @@ fn listen_in(directory: &Path, options: &Options) -> Result<ExitCode, Failure> {
         progress::total(collector.progress(), began);
     }
     drop(collector);
-    exporter.into_iter().for_each(Exporter::finish);
+    taking.into_iter().for_each(Taking::finish);
     Ok(ExitCode::SUCCESS)
 }
 

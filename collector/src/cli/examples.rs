@@ -28,6 +28,7 @@ Examples:
   gpuspy collect --dir traces &
   GPUSPY_SOCKET=$PWD/traces/gpuspy.sock LD_PRELOAD=/path/to/libgpuspy.so ./app
   gpuspy collect --pid 4711 -o app.gspy
+  gpuspy collect --dir /var/lib/gpuspy --metrics /var/lib/node_exporter/gpuspy.prom --keep 1h
 
 It shows its progress if stderr is a terminal.
 

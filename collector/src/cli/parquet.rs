@@ -264,10 +264,7 @@ fn one(trace: &mut Opened, filter: &Filter, files: &Unfinished<'_>, mode: u32) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::TraceWriter;
-    use crate::trace::generator::{Generator, Options, write_trace};
-    use crate::trace::record::{Status, window_text};
-    use gpuspy_wire::record::{Fact, Namespace};
+    use crate::trace::generator::{Generator, Options, write_idle_window, write_trace};
     use std::os::unix::fs::PermissionsExt;
 
     /// The start of a window, s since 1970.
@@ -354,13 +351,7 @@ mod tests {
         let tables = folder.path().join("tables");
         let window = |pid: u32| {
             let trace = folder.path().join(format!("{pid}.gspy"));
-            let status =
-                Status { pid, began_realtime: BEGAN * 1_000_000_000 + 57, ended: 9, ..Status::default() };
-            let mut writer = TraceWriter::create(&trace, &status).unwrap();
-            for (fact, text) in [(Fact::CaptureRange, window_text(600)), (Fact::Window, "0".to_owned())] {
-                writer.name(Namespace::Fact, fact as u32, &text).unwrap();
-            }
-            writer.finish(&status).unwrap();
+            write_idle_window(&trace, pid, BEGAN, 600).unwrap();
             trace
         };
         let export = |trace: &Path| export(trace, &Filter::default(), Some(&tables), Some("lr"));

@@ -14,6 +14,7 @@ use crate::model::steps::Span;
 use crate::model::survey::Survey;
 use crate::report;
 use crate::symbols::{self, Process};
+use crate::trace::format::MAGIC;
 use crate::trace::record::{Ending, Names, Status};
 use crate::trace::{TraceError, TraceReader, wait_until_complete};
 use crate::units::plural;
@@ -154,7 +155,7 @@ fn look_into(traces: Vec<PathBuf>, path: &Path, patience: Duration) -> Result<(V
 fn say_gone(trace: &Path) {
     let shown = trace.display();
     say(format_args!(
-        "{shown} is left out: it has gone meanwhile, as `collect --to parquet` turns traces into tables"
+        "{shown} is left out: it has gone meanwhile, as `collect` turns traces into tables (--to parquet) or removes old ones (--keep)"
     ));
 }
 
@@ -412,6 +413,13 @@ pub(super) fn named_like_traces(directory: &Path) -> Result<Vec<PathBuf>, Failur
         paths.filter(|path| path.extension().is_some_and(|e| e == "gspy")).collect();
     named.sort();
     Ok(named)
+}
+
+/// Whether it is a trace with something in it that no process is writing.
+pub(super) fn is_left(path: &Path) -> bool {
+    let has_more = |bytes: u64| bytes > MAGIC.len() as u64;
+    let has_bytes = fs::metadata(path).is_ok_and(|found| found.is_file() && has_more(found.len()));
+    has_bytes && wait_until_complete(path, Duration::ZERO).unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ impl Window {
     pub fn began(&self) -> u64 {
         self.length.as_secs() * self.number
     }
+
+    /// When it ends: s since 1970.
+    pub fn ended(&self) -> u64 {
+        self.began().saturating_add(self.length.as_secs())
+    }
 }
 
 /// The time since 1970, by the system's clock.

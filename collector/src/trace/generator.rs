@@ -21,7 +21,7 @@ pub use ranks::{Rank, Ranks, write_ranks};
 use std::collections::{BTreeMap, VecDeque};
 use truth::Class;
 pub use truth::{Held, Kind, Lengths, Moved, Parts, Truth};
-pub use write::{SESSION, write_trace};
+pub use write::{SESSION, write_idle_window, write_trace};
 
 /// A small random number generator: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), whose whole state is a counter.
 #[derive(Clone, Debug)]

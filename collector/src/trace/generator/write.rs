@@ -1,9 +1,9 @@
 //! How does a generated session become a trace file?
 
 use super::super::TraceWriter;
-use super::super::record::{Body, Ending, GpuTime, Record, Status};
+use super::super::record::{Body, Ending, GpuTime, Record, Status, window_text};
 use super::{BEGAN, Generator};
-use gpuspy_wire::record::Namespace;
+use gpuspy_wire::record::{Fact, Namespace};
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
@@ -21,6 +21,20 @@ pub const SESSION: u64 = BEGAN - 2_000_000;
 /// Fails if creating or writing the file does.
 pub fn write_trace(path: &Path, generator: &mut Generator, launches: u64) -> io::Result<u64> {
     write_process(path, generator, launches, status(), &[])
+}
+
+/// Writes the trace of a window of time in which a process did nothing. It began then, s since 1970, and lasted for so many seconds.
+///
+/// # Errors
+/// Fails if creating or writing the file does.
+pub fn write_idle_window(path: &Path, pid: u32, began: u64, length: u64) -> io::Result<()> {
+    let (began_realtime, ended) = (began * 1_000_000_000 + 57, SESSION + length * 1_000_000_000);
+    let status = Status { pid, began_realtime, ended, ..status() };
+    let mut writer = TraceWriter::create(path, &status)?;
+    for (fact, text) in [(Fact::CaptureRange, window_text(length)), (Fact::Window, "0".to_owned())] {
+        writer.name(Namespace::Fact, fact as u32, &text)?;
+    }
+    writer.finish(&status).map(drop)
 }
 
 /// Writes a trace of a process of which this is known.

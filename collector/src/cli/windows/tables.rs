@@ -1,71 +1,31 @@
-//! Windows of `gpuspy collect`: what becomes of traces whose time is over?
+//! Tables that traces of windows become (`gpuspy collect --to parquet`).
 
-use super::traces::named_like_traces;
-use super::{Failure, parquet, quoted, say};
-use crate::collect::{self, Complete, Division, sys};
-use crate::trace::format::MAGIC;
-use crate::trace::wait_until_complete;
-use crossbeam_channel::{Receiver, unbounded};
+use super::caught;
+use crate::cli::traces::{is_left, named_like_traces};
+use crate::cli::{Failure, parquet, quoted, say};
+use crate::collect::Complete;
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
-/// Tables that traces become.
+/// Where the tables go.
 #[derive(Debug)]
-pub(super) struct Tables {
+pub(in crate::cli) struct Tables {
     /// Where the folders of the jobs lie.
     pub directory: PathBuf,
     /// The job, if the user has named it.
     pub job: Option<String>,
 }
 
-/// Takes the traces that are complete, on a thread of its own: at once, one after the other.
-#[derive(Debug)]
-pub(super) struct Exporter(Option<JoinHandle<()>>);
-
-/// Divides a collection into windows of this length. Their traces become tables, or stay as they are.
-///
-/// # Errors
-/// Fails if the system has no thread for it.
-pub(super) fn begin(length: Duration, tables: Option<Tables>) -> Result<(Division, Exporter), Failure> {
-    tables.as_ref().map_or_else(Vec::new, Tables::leftovers).iter().for_each(say);
-    let (complete, completed) = unbounded();
-    let export = |tables: Tables| {
-        let exporting = Builder::new().spawn(move || tables.take(&completed));
-        exporting.map_err(|e| collect::Error::no_thread("the tables", &e))
-    };
-    let exporter = tables.map(export).transpose()?;
-    Ok((Division { length, complete }, Exporter(exporter)))
-}
-
-impl Exporter {
-    /// Waits until all tables are written. The [`Division`] has to be gone.
-    pub(super) fn finish(self) {
-        if let Some(thread) = self.0 {
-            // It has said what went wrong.
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Tables {
-    fn take(&self, completed: &Receiver<Complete>) {
-        // The collection comes first.
-        sys::lower_priority();
-        // Threads that this one starts have its mask.
-        sys::survive_size_limit();
-        for Complete { window, path } in completed {
-            let (directory, job) = (&self.directory, self.job.as_deref());
-            replace(&path, || parquet::add(&path, directory, job, window.began()));
-            sys::trim_memory();
-        }
+    /// Makes tables of a trace, and removes it.
+    pub(super) fn take(&self, Complete { window, path }: &Complete) {
+        let (directory, job) = (&self.directory, self.job.as_deref());
+        replace(path, || parquet::add(path, directory, job, window.began()));
     }
 
     /// Names the traces in the directory that no process is writing: a collector that was killed left them, or one that could not make
     /// tables of them. Nothing makes tables of them by itself, and nothing removes those that have theirs.
-    fn leftovers(&self) -> Vec<String> {
+    pub(super) fn leftovers(&self) -> Vec<String> {
         // Of a directory that cannot be read, nothing can be exported either.
         let mut left = named_like_traces(&self.directory).unwrap_or_default();
         left.retain(|path| is_left(path));
@@ -116,26 +76,16 @@ fn named(traces: &[PathBuf]) -> String {
     }
 }
 
-/// Removes a trace if `add` makes tables of all of it. If that fails, even by a fault of ours, the next trace has its turn.
+/// Removes a trace if `add` makes tables of all of it.
 fn replace(trace: &Path, add: impl FnOnce() -> Result<(), Failure>) {
-    // State that a panic leaves behind is not used again.
-    match catch_unwind(AssertUnwindSafe(add)) {
+    if caught("export", trace, add).is_some() {
         // Only the space that it takes is lost if it cannot be removed.
-        Ok(Ok(())) => return drop(fs::remove_file(trace)),
-        Ok(Err(failure)) => say(&failure.sentence),
-        Err(_) => say(format_args!("an internal error ended the export of {}", trace.display())),
+        return drop(fs::remove_file(trace));
     }
     // Its folder may have been removed.
     if trace.exists() {
         say(format_args!("the trace {} was kept", trace.display()));
     }
-}
-
-/// Whether it is a trace with something in it that no process is writing.
-fn is_left(path: &Path) -> bool {
-    let has_more = |bytes: u64| bytes > MAGIC.len() as u64;
-    let has_bytes = fs::metadata(path).is_ok_and(|found| found.is_file() && has_more(found.len()));
-    has_bytes && wait_until_complete(path, Duration::ZERO).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -155,21 +105,6 @@ mod tests {
         replace(&fails, || Err(Failure::usage("the disk is full")));
         replace(&succeeds, || Ok(()));
         assert_eq!([&panics, &fails, &succeeds].map(|trace| trace.exists()), [true, true, false]);
-    }
-
-    /// A write beyond `ulimit -f` ended the collector.
-    #[test]
-    fn the_thread_of_the_tables_survives_a_limit_on_file_sizes() {
-        let tables = Tables { directory: PathBuf::new(), job: None };
-        let (_, completed) = unbounded();
-        let taking = std::thread::spawn(move || {
-            tables.take(&completed);
-            fs::read_to_string("/proc/thread-self/status").unwrap()
-        });
-        let status = taking.join().unwrap();
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
-        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
-        assert_ne!(blocked & (1 << (libc::SIGXFSZ - 1)), 0, "{blocked:x}");
     }
 
     /// Windows of a collector that was killed never became tables, and nothing said so.
@@ -200,6 +135,7 @@ mod tests {
         // It did not name the job, and tables came into another one.
         assert!(said.ends_with(" --job 'lr 1' makes tables of each"), "{said}");
     }
+
     /// Where a collector had left several, one was named; and it was said again of those that had their tables.
     #[test]
     fn each_trace_that_was_left_is_named_and_those_that_have_their_tables_can_be_removed() {
