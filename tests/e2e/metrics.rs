@@ -1,7 +1,7 @@
 //! `collect --metrics`: the counters are the sums of what the reports of the windows say.
 
-use crate::windows::{collected, listed};
-use gpuspy_tests::{Run, gpuspy, report};
+use crate::windows::{collected, collected_by, listed};
+use gpuspy_tests::{Done, Run, gpuspy, report};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -118,40 +118,55 @@ fn counters_are_the_sums_of_what_the_reports_of_all_windows_say() {
     assert_eq!(programs.keys().collect::<Vec<_>>(), ["windows"]);
 }
 
-/// Prometheus reads it now and then, also while the program runs.
+/// Collects from a client, and reads the file again and again meanwhile, as Prometheus does.
+fn watched(folder: &Path, options: &[&str], client: Run) -> (Vec<Metrics>, Done, String) {
+    let file = folder.join("gpuspy.prom");
+    let options = [&["--every", "1s", "--metrics", file.to_str().unwrap()], options].concat();
+    let (over, is_over) = channel::<()>();
+    std::thread::scope(|threads| {
+        let read = || file.exists().then(|| Metrics::read(&file));
+        let watching = threads.spawn(move || {
+            let mut seen = Vec::new();
+            while is_over.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
+                seen.extend(read());
+            }
+            seen
+        });
+        let (done, said) = collected_by(Command::new(gpuspy()), folder, &options, client);
+        drop(over);
+        (watching.join().unwrap(), done, said)
+    })
+}
+
 #[test]
 fn the_file_is_written_after_each_window_and_old_traces_go() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gpuspy.prom");
-    let (over, is_over) = channel::<()>();
-    let path = file.clone();
-    let watching = std::thread::spawn(move || {
-        let mut seen = Vec::new();
-        while is_over.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
-            seen.extend(path.exists().then(|| Metrics::read(&path)));
-        }
-        seen
-    });
-    let options = ["--every", "1s", "--keep", "1s", "--metrics", file.to_str().unwrap()];
-    let (done, said) = collected(folder.path(), &options, "5.5");
-    drop(over);
-    let seen = watching.join().unwrap();
+    let (seen, done, said) = watched(folder.path(), &["--keep", "1s"], Run::of("windows").arg("5.5"));
     let launches: Vec<u64> = seen.iter().map(|metrics| metrics.sum("gpuspy_launches_total")).collect();
     assert!(launches.is_sorted(), "{launches:?}");
+    let file = folder.path().join("gpuspy.prom");
     let whole = Metrics::read(&file).sum("gpuspy_launches_total");
     assert_eq!(whole, done.said()["launches"].as_u64().unwrap(), "{said}");
     let between = seen.iter().find(|metrics| (1..whole).contains(&metrics.sum("gpuspy_launches_total")));
     let between = between.unwrap_or_else(|| panic!("no window was counted before the end: {launches:?}"));
     let held = between.by("gpuspy_memory_bytes", "kind");
-    assert!(
-        held["device"] > 0 && between.sum("gpuspy_window_end_timestamp_seconds") > 1_700_000_000,
-        "{}",
-        between.text
-    );
+    let ended = between.sum("gpuspy_window_end_timestamp_seconds");
+    assert!(held["device"] > 0 && ended > 1_700_000_000, "{}", between.text);
+    assert_eq!(between.sum("gpuspy_hanging"), 0, "{}", between.text);
     // Of the latest window; a program that gets no processor has none for some time.
     assert_eq!(traces(folder.path()).len(), 1, "{said}");
     let others = listed(folder.path(), |name| !name.ends_with(".gspy"));
     assert_eq!(others, [file], "nothing else is left");
+}
+
+#[test]
+fn a_program_that_hangs_is_said_to_while_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    // Its kernel runs for some windows.
+    let (seen, _, said) = watched(folder.path(), &["--hang-after", "1"], Run::of("hang").arg("slow"));
+    assert!(seen.iter().any(|metrics| metrics.sum("gpuspy_hanging") == 1), "{said}");
+    let last = Metrics::read(&folder.path().join("gpuspy.prom"));
+    assert_eq!(last.by("gpuspy_hanging", "pid"), BTreeMap::new(), "it has ended");
 }
 
 /// The first window would have been over before somebody had learned that there is no such folder.
@@ -181,7 +196,7 @@ fn processes_have_values_of_their_own() {
     let file = folder.path().join("gpuspy.prom");
     let options = ["--every", "1h", "--metrics", file.to_str().unwrap()];
     let client = Run::of("job_of_three");
-    let (_, said) = crate::windows::collected_by(Command::new(gpuspy()), folder.path(), &options, client);
+    let (_, said) = collected_by(Command::new(gpuspy()), folder.path(), &options, client);
     let metrics = Metrics::read(&file);
     let reports: Vec<Value> = traces(folder.path()).iter().map(|trace| report(trace)).collect();
     let mut launches = BTreeMap::<String, u64>::new();
