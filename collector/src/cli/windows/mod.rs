@@ -34,8 +34,8 @@ pub(super) struct Taking(Option<JoinHandle<()>>);
 ///
 /// # Errors
 /// Fails if the system has no thread for it, or if nothing can be written where the metrics are wanted.
-pub(super) fn begin(length: Duration, mut wanted: Wanted) -> Result<(Division, Taking), Failure> {
-    if let Some(metrics) = &mut wanted.metrics {
+pub(super) fn begin(length: Duration, wanted: Wanted) -> Result<(Division, Taking), Failure> {
+    if let Some(metrics) = &wanted.metrics {
         metrics.write()?;
     }
     wanted.tables.as_ref().map_or_else(Vec::new, Tables::leftovers).iter().for_each(say);
