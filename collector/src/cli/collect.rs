@@ -107,7 +107,7 @@ impl Options {
         let wanted = Wanted {
             metrics: self.metrics.as_deref().map(MetricsFile::new),
             tables: self.to.map(|Format::Parquet| Tables { directory: directory.to_owned(), job }),
-            kept: self.keep.map(|age| Kept::new(directory, age, length)),
+            kept: self.keep.map(|age| Kept::new(directory, age)),
         };
         windows::begin(length, wanted).map(Some)
     }

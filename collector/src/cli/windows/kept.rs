@@ -21,15 +21,10 @@ pub(in crate::cli) struct Kept {
 }
 
 impl Kept {
-    /// Keeps traces for so long, those that earlier collectors left in the directory too. Windows have this length.
-    pub(in crate::cli) fn new(directory: &Path, age: Duration, length: Duration) -> Kept {
-        let named = named_like_traces(directory).unwrap_or_default().into_iter();
-        let of_windows = named.filter(|path| is_left(path)).filter_map(|path| {
-            let reader = TraceReader::open(&path).ok()?;
-            let began = Place::of(reader.names(), reader.status()).window?;
-            Some((began.saturating_add(length.as_secs()), path))
-        });
-        Kept { age, traces: of_windows.collect() }
+    /// Keeps traces for so long, those that earlier collectors left in the directory too.
+    pub(in crate::cli) fn new(directory: &Path, age: Duration) -> Kept {
+        let left = named_like_traces(directory).unwrap_or_default().into_iter().filter(|path| is_left(path));
+        Kept { age, traces: left.filter_map(|path| Some((window_end(&path)?, path))).collect() }
     }
 
     /// Takes a trace, and removes those that are old by now.
@@ -44,6 +39,15 @@ impl Kept {
             stays
         });
     }
+}
+
+/// Returns when a trace of a window ended: s since 1970. Windows of an earlier collector may have had another length.
+fn window_end(trace: &Path) -> Option<u64> {
+    let reader = TraceReader::open(trace).ok()?;
+    let status = reader.status()?;
+    Place::of(reader.names(), Some(status)).window?;
+    let lasted = status.ended.saturating_sub(status.began);
+    Some(status.began_realtime.saturating_add(lasted) / 1_000_000_000)
 }
 
 fn remove(trace: &Path) {
@@ -74,7 +78,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let other = folder.path().join("kept-by-hand.gspy");
         fs::write(&other, "trace").unwrap();
-        let mut kept = Kept::new(folder.path(), 3 * LENGTH, LENGTH);
+        let mut kept = Kept::new(folder.path(), 3 * LENGTH);
         let traces: Vec<Complete> =
             (10..15).flat_map(|number| [7, 8].map(|pid| complete(folder.path(), number, pid))).collect();
         for trace in &traces {
@@ -92,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let left = folder.path().join("python-7-20261125-091000.gspy");
         write_idle_window(&left, 7, LENGTH.as_secs() * 10, LENGTH.as_secs()).unwrap();
-        let mut kept = Kept::new(folder.path(), LENGTH, LENGTH);
+        let mut kept = Kept::new(folder.path(), LENGTH);
         assert_eq!(kept.traces, [(LENGTH.as_secs() * 11, left.clone())]);
         kept.take(&complete(folder.path(), 10, 8));
         assert!(left.exists(), "it is of the latest window");
@@ -104,7 +108,7 @@ mod tests {
     #[test]
     fn a_trace_that_somebody_else_removed_is_none() {
         let folder = tempfile::tempdir().unwrap();
-        let mut kept = Kept::new(folder.path(), LENGTH, LENGTH);
+        let mut kept = Kept::new(folder.path(), LENGTH);
         let trace = complete(folder.path(), 1, 7);
         kept.take(&trace);
         fs::remove_file(&trace.path).unwrap();

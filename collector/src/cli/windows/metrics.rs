@@ -38,9 +38,14 @@ impl MetricsFile {
 
     /// Counts what is in a trace.
     pub(super) fn take(&mut self, Complete { window, path }: &Complete) {
-        match caught("counting", path, || report_of(path)) {
-            Some((program, report)) => self.metrics.add(&program, &report, window.ended()),
-            None => self.metrics.add_unread(),
+        // What could panic comes before anything is counted.
+        let counted = caught("counting", path, || {
+            let (program, report) = report_of(path)?;
+            self.metrics.add(&program, &report, window.ended());
+            Ok(())
+        });
+        if counted.is_none() {
+            self.metrics.add_unread();
         }
         let (seconds, windows) = LAST;
         let last = seconds.max(windows.saturating_mul(window.length.as_secs()));

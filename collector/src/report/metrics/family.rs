@@ -1,5 +1,7 @@
 //! Which metrics are there?
 
+use crate::model::named::named;
+
 /// Whether a value only grows, by what each window adds, or is that of the latest window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -21,19 +23,12 @@ pub enum Unit {
 /// Defines the metrics, each with its name, its unit, and what it is in a sentence.
 macro_rules! families {
     ($($Family:ident = $name:literal, $Unit:ident: $help:literal;)+) => {
-        /// A metric: its values differ by their labels.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Family { $(#[doc = $help] $Family,)+ }
+        named! {
+            /// A metric: its values differ by their labels.
+            pub enum Family { $(#[doc = $help] $Family = $name,)+ }
+        }
 
         impl Family {
-            /// All of them, in the order of the text.
-            pub const ALL: [Family; [$(Family::$Family),+].len()] = [$(Family::$Family),+];
-
-            /// Its name.
-            pub const fn name(self) -> &'static str {
-                match self { $(Family::$Family => $name,)+ }
-            }
-
             /// Its unit.
             pub const fn unit(self) -> Unit {
                 match self { $(Family::$Family => Unit::$Unit,)+ }
@@ -87,7 +82,7 @@ families! {
     Timed = "gpuspy_timed_launches_total", Number:
         "Launches of kernels with a GPU time of their own.";
     Dropped = "gpuspy_dropped_records_total", Number:
-        "Records and GPU times that were lost.";
+        "Records and GPU times that were lost, in the program or because a trace could not be written.";
     Overhead = "gpuspy_overhead_seconds_total", Nanoseconds:
         "Time that the agent took in the process: in hooks, of all threads together, and in its own thread.";
     WindowEnd = "gpuspy_window_end_timestamp_seconds", Number:

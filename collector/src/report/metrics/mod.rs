@@ -41,21 +41,21 @@ struct Process {
 impl Metrics {
     /// Adds what a process did in a window that ended then, s since 1970.
     pub fn add(&mut self, program: &str, report: &ProcessReport, ended: u64) {
+        let rows = Report::of(std::slice::from_ref(report), &report.tables, &[]);
+        let mut samples = samples::of(&rows);
+        samples.push(Sample { family: Family::WindowEnd, labels: Labels::new(), value: ended });
         let info = &report.process;
+        if !matches!(info.outcome, Some(Outcome::Running | Outcome::Detached)) {
+            // A process that has ended holds nothing.
+            samples.retain(|sample| sample.family.kind() == Kind::Counter);
+        }
         let numbers = [("pid", info.pid), ("rank", info.job.rank)].into_iter();
         let numbers = numbers.filter_map(|(name, number)| Some((name, number?.to_string())));
         let labels = [("program", program.to_owned())].into_iter().chain(numbers).collect();
         let process = self.processes.entry(labels).or_default();
         process.ended = process.ended.max(ended);
         process.values.retain(|family, _| family.kind() == Kind::Counter);
-        let goes_on = matches!(info.outcome, Some(Outcome::Running | Outcome::Detached));
-        let end = Sample { family: Family::WindowEnd, labels: Labels::new(), value: ended };
-        let rows = Report::of(std::slice::from_ref(report), &report.tables, &[]);
-        // A process that has ended holds nothing.
-        let samples = samples::of(&rows).into_iter().chain([end]);
-        for Sample { family, labels, value } in
-            samples.filter(|of| goes_on || of.family.kind() == Kind::Counter)
-        {
+        for Sample { family, labels, value } in samples {
             *process.values.entry(family).or_default().entry(labels).or_default() += value;
         }
     }

@@ -99,11 +99,13 @@ fn steps(report: &Report) -> Vec<Sample> {
 fn own(report: &Report) -> Vec<Sample> {
     let hanging = report.hangs.iter().filter(|hang| !hang.over).count();
     let cost = report.overhead.as_ref().map_or([0, 0], |cost| [cost.agent_ns, cost.poller_ns]);
+    let damages = report.processes.iter().map(|process| &process.damage);
+    let lost: u64 = damages.map(|damage| damage.records_lost + damage.times_lost).sum();
     let [hooks, poller] = cost.map(|ns| move |part| sample(Family::Overhead, [("part", part)], ns));
     vec![
         sample(Family::Hanging, [], hanging as u64),
         sample(Family::Timed, [], report.coverage.timed),
-        sample(Family::Dropped, [], report.coverage.dropped),
+        sample(Family::Dropped, [], report.coverage.dropped + lost),
         hooks("hooks"),
         poller("poller"),
     ]

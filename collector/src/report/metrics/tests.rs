@@ -5,7 +5,7 @@ use crate::analyze::estimate::Sum;
 use crate::analyze::identity::Identity;
 use crate::analyze::idle::{Cause, IdleReport, Part};
 use crate::analyze::memory::{MemoryUse, Use};
-use crate::analyze::{Line, ProcessInfo, Tables};
+use crate::analyze::{Damage, Line, ProcessInfo, Tables};
 
 const MS: u64 = 1_000_000;
 
@@ -84,6 +84,18 @@ fn a_process_that_has_ended_holds_nothing_and_its_counters_stay_until_it_is_forg
     assert_eq!(metrics.processes.len(), 1);
     metrics.forget_before(121);
     assert!(!metrics.text().contains("train.py"));
+}
+
+/// On a full disk, a trace lacks what nobody dropped.
+#[test]
+fn what_could_not_be_written_is_counted_as_lost() {
+    let mut metrics = Metrics::default();
+    let mut window = window(Outcome::Detached);
+    window.tables.coverage.dropped_by = [("ring_full", 5)].into();
+    window.process.damage = Damage { records_lost: 30, times_lost: 7, ..Damage::default() };
+    metrics.add("train.py", &window, 60);
+    let lost = value(&metrics, "gpuspy_dropped_records_total{program=\"train.py\",pid=\"7\"}");
+    assert_eq!(lost.as_deref(), Some("42"));
 }
 
 /// Each name of a program is possible.
